@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define UNIX_QUEUE 64 /* who comes when it is full waits in connect(2) */
+
 /* ---- TCP ---- */
 
 /* "HOST:PORT" in place; the host without brackets. */
@@ -167,7 +169,7 @@ static int unix_listen(const char *path, mode_t mode, struct err *err)
 	int failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
 	if (failed && errno == EADDRINUSE && listener_remove_stale(path) == 0)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
-	if (!failed && listen(fd, SOMAXCONN) == 0)
+	if (!failed && listen(fd, UNIX_QUEUE) == 0)
 		return fd;
 	err_sys(err, "%s: cannot listen", path);
 	close(fd);

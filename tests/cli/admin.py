@@ -3,12 +3,14 @@
 changes hands."""
 
 import atexit
+import http.client
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import stat
 import sys
 import urllib.error
 import urllib.request
@@ -18,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
+from processes import PATIENCE, ROOT, scratch, wait_for
 from tap import done, note, ok, same
 
 TMP = scratch()
@@ -58,6 +60,47 @@ def metric(c: Any, which: Any, **labels: Any) -> Any:
     return None
 
 
+class Events:
+    """Follows /events at a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        self.s = socket.socket(socket.AF_UNIX)
+        self.s.settimeout(PATIENCE)
+        self.s.connect(path)
+        self.s.sendall(b"GET /events HTTP/1.1\r\nHost: lunarch\r\n\r\n")
+        self.f = self.s.makefile("rb")
+        self.status = int(self.f.readline().split()[1])
+        while self.f.readline() not in (b"\r\n", b""):
+            pass
+
+    def lines(self) -> str:
+        """The next message or comment."""
+        got = ""
+        while (line := self.f.readline().decode()) not in ("\n", ""):
+            got += line
+        return got
+
+    def next(self) -> Any:
+        while not (found := re.match(r"id: (\d+)\ndata: (.*)\n$", self.lines())):
+            pass
+        return {"id": found[1], **json.loads(found[2])}
+
+    def until(self, what: Any) -> Any:
+        while not what(e := self.next()):
+            pass
+        return e
+
+
+def unix_get(path: str, target: str) -> tuple[int, str]:
+    c = http.client.HTTPConnection("lunarch")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.settimeout(PATIENCE)
+    c.sock.connect(path)
+    c.request("GET", target)
+    r = c.getresponse()
+    return r.status, r.read().decode()
+
+
 def refused(address: Any, *words: Any) -> None:
     c = Candidate("--listen", address, "--lock", os.path.join(TMP, "never"), "-e", "sleep(1)")
     status = c.leave()
@@ -93,14 +136,23 @@ same(
     "only GET and HEAD, only what there is",
 )
 
-for path, alias in ("/leader", "/primary"), ("/leader", "/"), ("/healthz", "/liveness"), ("/readyz", "/readiness"):
+for path, alias in ("/leader", "/primary"), ("/healthz", "/liveness"), ("/readyz", "/readiness"):
     same([get(c, alias) for c in (a, b)], [get(c, path) for c in (a, b)], f"{alias} is {path}")
 same(
     [[get(c, "/leader", method)[0] for c in (a, b)] for method in ("HEAD", "OPTIONS")],
     [[200, 503], [200, 503]],
     "OPTIONS is answered like HEAD",
 )
+same(
+    [get(c, "/", "OPTIONS")[0] for c in (a, b)], [200, 503], "OPTIONS /, which HAProxy asks unless told a path, is /leader"
+)
+same(
+    [json.loads(get(c, "/")[1]) for c in (a, b)],
+    [{"name": a.event("became_leader")["identity"]}] * 2,
+    "/ names the leader to programs, as the sidecar of Kubernetes did",
+)
 same([get(c, "/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby")
+ok("became_leader" in get(a, "/why")[1] and " leads (term" in get(b, "/why")[1], "/why has what `ctl why` says")
 
 a.kill(signal.SIGTERM)
 ok(wait_for(lambda: get(b, "/leader")[0] == 200), "after the handover the other answers 200")
@@ -183,6 +235,77 @@ with socket.create_connection(("127.0.0.1", int(b.url.rsplit(":", 1)[1]))) as sl
     slow.send(b"GET /lea")
     same(get(b, "/leader")[0], 200, "a client that sends half a request keeps nobody waiting")
 
+
+
+def status_line(port: int, request: bytes) -> str:
+    """What is answered to these bytes, by its first line."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
+        s.sendall(request)
+        return s.makefile("rb").readline().decode().strip()
+
+
+port = int(b.url.rsplit(":", 1)[1])
+ASK = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n"
+same(
+    [status_line(port, ASK % h)[9:12] for h in (b"localhost:1", b"127.0.0.1", b"[::1]:80", b"a.localhost", b"evil.example")],
+    ["200"] * 4 + ["421"],
+    "a loopback address answers to names of this machine alone: no other site's page can read it (DNS rebinding)",
+)
+for what, request, status in (
+    ("a head without an end", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000, "431"),
+    ("a request with a body", b"GET /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", "413"),
+    ("a body in chunks", b"GET /leader HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
+    ("two lengths", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", "400"),
+    ("no host", b"GET / HTTP/1.1\r\n\r\n", "400"),
+    ("HTTP/2's greeting", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"),
+    ("what is no HTTP", b"\x16\x03\x01\x02\n", "400"),
+):
+    same(status_line(port, request)[9:12], status, f"{what} is answered {status}")
+with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
+    f = s.makefile("rb")
+    s.sendall(b"".join(ASK % b"localhost" for _ in range(20)))
+    same(sum(f.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)), 20, "twenty requests in one go, as many answers")
+
+crowd = [socket.create_connection(("127.0.0.1", port), PATIENCE) for _ in range(100)]
+for s in crowd[::2]:
+    s.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n")
+same(get(b, "/healthz")[0], 200, "a hundred clients that never end their requests keep nobody out")
+for s in crowd:
+    s.close()
+
+
+# A Unix socket, and what changes, as a stream.
+place = os.path.join(TMP, "admin.sock")
+left = socket.socket(socket.AF_UNIX)  # as a killed process leaves it
+left.bind(place)
+left.close()
+os.umask(0)
+u = Candidate("--listen", f"unix:{place}?mode=0660", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
+u.event("became_leader")
+same(stat.S_IMODE(os.stat(place).st_mode), 0o660, "unix:PATH replaces what the dead left; the mode is the one that is given")
+same(unix_get(place, "/leader")[0], 200, "and answers there")
+v = Candidate("--listen", f"unix:{place}", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
+ok(v.leave() not in (0, None) and unix_get(place, "/leader")[0] == 200, "a socket at which somebody listens is not taken")
+v = Candidate("--listen", f"unix:{place}.2", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
+v.event("comes_next")
+same(stat.S_IMODE(os.stat(place + ".2").st_mode), 0o600, "unless a mode is given, it is for its user alone")
+follows = Events(place + ".2")
+got = follows.next()
+same((got["leading"], got["leader"]), (False, u.event("became_leader")["identity"]), "/events: first what is")
+u.kill(signal.SIGUSR1)
+changed = follows.until(lambda e: e["leading"])
+ok(changed["token"] > got["token"] and int(changed["id"]) > int(got["id"]), "then each change, with a number that grows")
+u.stop()
+ok(not os.path.exists(place), "the socket is removed with its process")
+many = [Events(place + ".2") for _ in range(40)]
+same([e.status for e in many].count(200), 31, "32 clients follow; one more is told that these are too many")
+for e in many[:31]:
+    e.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+same(unix_get(place + ".2", "/leader")[0], 200, "and nobody else waits for them")
+ok(wait_for(lambda: ":" in follows.lines(), 60), "a stream on which nothing happens has a heartbeat")
+v.stop()
+refused("unix:" + "x" * 200, "too long")
+refused(f"unix:{place}?mode=9", "octal")
 refused("nonsense", "expected HOST:PORT")
 refused("127.0.0.1:99999", "expected HOST:PORT")
 refused("::1:80", "expected HOST:PORT")

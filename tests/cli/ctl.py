@@ -3,6 +3,7 @@
 directories hold nobody else's sockets."""
 
 import atexit
+import http.client
 import json
 import os
 import shutil
@@ -50,19 +51,15 @@ def check(r: Any, status: Any, *words: Any, what: str) -> None:
         note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
-def raw(path: str, data: Any, lines: int = 1) -> Any:
-    """What the elector answers to these bytes: so many lines, or "" if it hangs up."""
-    s = socket.socket(socket.AF_UNIX)
-    s.settimeout(60)
-    s.connect(path)
-    try:
-        s.sendall(data)
-        f = s.makefile("rb")
-        return [f.readline().decode() for _ in range(lines)]
-    except ConnectionError:
-        return [""]
-    finally:
-        s.close()
+def ask(path: str, method: str, target: str) -> tuple[int, Any]:
+    """Status and answer, as any client of HTTP has them."""
+    c = http.client.HTTPConnection("lunarch")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.settimeout(PATIENCE)
+    c.sock.connect(path)
+    c.request(method, target)
+    r = c.getresponse()
+    return r.status, json.loads(r.read())
 
 
 def test_nobody() -> None:
@@ -196,32 +193,49 @@ def test_one() -> Any:
 
 
 def test_protocol(c: Any, path: str) -> None:
-    def refused(data: Any, word: Any, what: str) -> None:
-        answer = json.loads(raw(path, data)[0])
-        ok(answer["ok"] is False and word in answer["error"], what)
+    def refused(method: str, target: str, status: int, word: str, what: str) -> None:
+        got, answer = ask(path, method, target)
+        ok(got == status and answer["ok"] is False and word in answer["error"], what, str((got, answer)))
 
-    refused(b"\n", "JSON", "an empty line is refused with words")
-    refused(b"status\n", "JSON", "text is refused with words")
-    refused(b"[1]\n", "object", "an array is refused with words")
-    refused(b"{}\n", "command", "a request without a command is refused")
-    refused(b'{"command":7}\n', "command", "a command that is no text is refused")
-    refused(b'{"command":"fly"}\n', "fly", "an unknown command is refused by name")
-    refused(b'{"command":"resign","seconds":-1}\n', "seconds", "a negative time is refused")
-    refused(b'{"command":"resign","seconds":"5"}\n', "seconds", "a time that is no number is refused")
-    refused(b'{"command":"resign","seconds":1e300}\n', "seconds", "an absurd time is refused")
-    same(raw(path, b"x" * 10000 + b"\n")[0], "", "a line longer than any request ends the conversation")
-    same(
-        len([a for a in raw(path, b'{"command":"status"}\n' * 20, 20) if json.loads(a)["ok"]]),
-        20,
-        "twenty requests in one go get twenty answers",
-    )
+    refused("GET", "/", 404, "/status", "without a command it says what a command looks like")
+    refused("GET", "/fly", 409, "fly", "an unknown command is refused by name")
+    refused("POST", "/resign?seconds=-1", 400, "seconds", "a negative time is refused")
+    refused("POST", "/resign?seconds=x", 400, "seconds", "a time that is no number is refused")
+    refused("POST", "/resign?seconds=1e300", 400, "seconds", "an absurd time is refused")
+    refused("POST", "/resign?second=5", 400, "second", "an unknown parameter is refused by name")
+    refused("POST", "/resign?election=other", 409, "other", "an election that there is not is refused by name")
+    for order in "resign", "handover", "pause", "resume", "reload":
+        refused("GET", "/" + order, 405, "POST", f"{order} is not asked for by GET")
+    refused("POST", "/status", 405, "GET", "nor status by POST")
+    status, answer = ask(path, "GET", "/is-leading")
+    ok(status == 200 and answer == {"ok": True, "leading": False}, "any client of HTTP is answered", str(answer))
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(PATIENCE)
+        s.connect(path)
+        s.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        f, got = s.makefile("rb"), 0
+        while got < 20:
+            got += f.readline().startswith(b"HTTP/1.1 200")
+        same(got, 20, "twenty requests in one go get twenty answers")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(PATIENCE)
+        s.connect(path)
+        s.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        lines = s.makefile("r")
+        event = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+        ok(event["lock"] == f"file:{TMP}/lock", "/events tells how things are, and what changes")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(PATIENCE)
+        s.connect(path)
+        s.sendall(b'{"command":"status"}\n')
+        ok(s.recv(100).startswith(b"HTTP/1.1 400 "), "who speaks the protocol of older versions is told at once")
 
     crowd = [socket.socket(socket.AF_UNIX) for _ in range(200)]
     for s in crowd:
         s.setblocking(False)
         try:
             s.connect(path)
-            s.send(b'{"command":"status"}\n' * 50)  # and never reads
+            s.send(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 50)  # and never reads
         except OSError:
             pass
     check(

@@ -2,7 +2,6 @@
 """Who may give an elector orders: its own user and root, by the socket's mode and by the peer's credentials."""
 
 import atexit
-import json
 import os
 import socket
 import stat
@@ -32,12 +31,12 @@ def elector(name: str, uid: int) -> tuple[Candidate, str]:
     return c, path
 
 
-def ask_raw(path: str, uid: int, line: str) -> str:
+def ask_raw(path: str, uid: int, command: str) -> str:
     """As a program of that user, which does not look at what ctl looks at."""
     code = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n"
-    code += "try: s.sendall(sys.argv[2].encode() + b'\\n')\nexcept BrokenPipeError: pass\nprint(s.recv(65536).decode())"
+    code += "try: s.sendall(b'POST /' + sys.argv[2].encode() + b' HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nexcept BrokenPipeError: pass\nprint(s.recv(65536).decode())"
     r = subprocess.run(
-        [*as_user(uid), sys.executable, "-c", code, path, line], capture_output=True, text=True, timeout=PATIENCE
+        [*as_user(uid), sys.executable, "-c", code, path, command], capture_output=True, text=True, timeout=PATIENCE
     )
     return r.stdout.strip() or r.stderr.strip().rsplit("\n", 1)[-1]
 
@@ -59,12 +58,12 @@ def test_peers() -> None:
         skip("other users are refused", "only root can be several users")
         return
     c, path = elector("peers", VICTIM)
-    said = ask_raw(path, ATTACKER, '{"command":"resign"}')
+    said = ask_raw(path, ATTACKER, "resign")
     ok("Permission" in said, "another user does not reach the socket", said)
     os.chmod(os.path.dirname(path), 0o755)
     os.chmod(path, 0o666)
     for command in ("resign", "pause", "reload", "status", "handover"):
-        said = ask_raw(path, ATTACKER, json.dumps({"command": command}))
+        said = ask_raw(path, ATTACKER, command)
         ok(
             '"ok":false' in said and f"user {VICTIM} and from root alone; you are user {ATTACKER}" in said,
             f"where the modes were opened: {command} by another user is refused, and both are named",

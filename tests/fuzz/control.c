@@ -1,11 +1,16 @@
-/* The control socket: clients that send the input's bytes, in pieces, and hang up or not. Every request gets one answer
- * at most, which is one line of JSON. */
+/* The control socket and the admin endpoint: clients that send the input's bytes, in pieces, and hang up or not. Every
+ * request gets one answer at most, which is HTTP, and of the control socket one line of JSON. The parser of requests
+ * alone: it stays in its bytes, and what it accepts has the form that it promises. */
 #include "fuzz.h"
 
+#include "runner/admin.h"
 #include "runner/control.h"
+#include "runner/events.h"
+#include "serve/request.h"
 
 #include <ev.h>
 #include <jansson.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -18,6 +23,7 @@ static void on_request(void *arg, const struct control_request *r, struct buf *r
 {
 	(void)arg;
 	must(r->command && r->election && r->to && r->seconds >= -1 && r->seconds <= 1e9);
+	must(r->seconds == -1 || r->seconds >= 0);
 	if (how & 1)
 		buf_adds(reply, "{\"ok\":true}");
 	else if (how & 2)
@@ -26,39 +32,62 @@ static void on_request(void *arg, const struct control_request *r, struct buf *r
 		control_answer(control, r->ticket, &(struct buf){ .data = "{}", .len = 2 });
 }
 
-static void heard(int fd)
+static void no_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
-	char bytes[8192];
-	ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+	(void)arg, (void)each, (void)each_arg;
+}
 
+/* One answer after the other. */
+static void heard(int fd, bool json_alone)
+{
+	static char bytes[65536];
+	ssize_t n = recv(fd, bytes, sizeof bytes - 1, MSG_DONTWAIT);
+
+	bytes[n > 0 ? n : 0] = '\0';
 	for (char *p = bytes, *end = n > 0 ? bytes + n : bytes; p < end;) {
-		char *line = memchr(p, '\n', (size_t)(end - p));
-		if (!line)
-			return; /* the rest is on its way */
-		json_t *json = json_loadb(p, (size_t)(line - p), 0, NULL);
-		must(json_is_object(json));
-		json_decref(json);
-		p = line + 1;
+		must(strncmp(p, "HTTP/1.1 ", 9) == 0);
+		char *body = strstr(p, "\r\n\r\n"), *length = strstr(p, "\r\nContent-Length: ");
+		if (!body || !length || length > body)
+			return; /* the rest is on its way, or it is a stream */
+		size_t len = strtoul(length + 18, NULL, 10);
+		body += 4;
+		if (len > (size_t)(end - body))
+			return;
+		if (json_alone && memcmp(p + 9, "400", 3) != 0 && memcmp(p + 9, "200", 3) == 0) {
+			json_t *json = json_loadb(body, len, 0, NULL);
+			must(json_is_object(json));
+			json_decref(json);
+		}
+		p = body + len;
 	}
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void parse_alone(const uint8_t *data, size_t size)
 {
-	static struct ev_loop *loop;
-	struct input in = { data, size };
-	struct err err;
+	struct request r;
+	size_t len = size < REQUEST_MAX ? size : REQUEST_MAX;
+	char *bytes = malloc(len + 1);
 
-	if (!loop) {
-		fuzz_silence();
-		loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-		snprintf(at.sun_path, sizeof at.sun_path, "/tmp/lunarch-fuzz-%d.sock", (int)getpid());
-		unlink(at.sun_path);
+	memcpy(bytes, data, len);
+	bytes[len] = '\0';
+	int used = request_parse(&r, bytes, len);
+	must(used <= (int)len && (used >= 0 || (used <= -400 && used > -600)));
+	if (used > 0) {
+		must(*r.method && (*r.path == '/' || strcmp(r.path, "*") == 0) && r.params <= REQUEST_PARAMS);
+		for (size_t i = 0; i < r.params; i++)
+			must(r.param[i].name && r.param[i].value);
+		must(!r.host || !strpbrk(r.host, "\r\n"));
+	} else if (used == 0) {
+		must(memcmp(bytes, data, len) == 0);
 	}
-	control = control_new(loop, at.sun_path, on_request, NULL, &err);
-	must(control);
-	how = input_byte(&in);
+	free(bytes);
+}
+
+static void talk(struct ev_loop *loop, struct input in, bool json_alone)
+{
 	uint8_t piece = input_byte(&in);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
 	if (connect(fd, (struct sockaddr *)&at, sizeof at) < 0)
 		abort();
 	for (int i = 0; i < 40 && in.left; i++) {
@@ -71,14 +100,45 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ev_run(loop, EVRUN_NOWAIT);
 		ev_run(loop, EVRUN_NOWAIT);
 	}
-	if (how & 8)
+	if (how & 8 && json_alone)
 		control_finish(control, "release", how & 16 ? "no" : NULL);
 	ev_run(loop, EVRUN_NOWAIT);
-	heard(fd);
+	heard(fd, json_alone);
 	if (how & 32)
 		ev_run(loop, EVRUN_NOWAIT);
 	close(fd);
 	ev_run(loop, EVRUN_NOWAIT);
-	control_free(control);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct ev_loop *loop;
+	const struct standing_source source = { no_elections, NULL };
+	struct input in = { data, size };
+	char address[sizeof at.sun_path + 10];
+	struct err err;
+
+	if (!loop) {
+		fuzz_silence();
+		loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+		snprintf(at.sun_path, sizeof at.sun_path, "/tmp/lunarch-fuzz-%d.sock", (int)getpid());
+		unlink(at.sun_path);
+	}
+	parse_alone(data, size);
+	how = input_byte(&in);
+	struct events *events = events_new(loop, &source);
+	if (how & 64) {
+		snprintf(address, sizeof address, "unix:%s", at.sun_path);
+		struct admin *admin = admin_new(loop, address, &source, events, &err);
+		must(admin);
+		talk(loop, in, false);
+		admin_free(admin);
+	} else {
+		control = control_new(loop, at.sun_path, on_request, NULL, events, &err);
+		must(control);
+		talk(loop, in, true);
+		control_free(control);
+	}
+	events_free(events);
 	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "runner/control.h"
+#include "serve/listener.h"
 
 #include <dirent.h>
 #include <ev.h>
@@ -46,7 +47,7 @@ static int count_files(bool only_sockets)
 int listen(int fd, int backlog)
 {
 	sockets = count_files(true);
-	control_remove_stale(path);
+	listener_remove_stale(path);
 	return (int)syscall(SYS_listen, fd, backlog);
 }
 
@@ -80,14 +81,14 @@ static void leave_behind(void)
 static void test_ctl_between_bind_and_listen(struct ev_loop *loop)
 {
 	struct err err = { 0 };
-	struct control *c = control_new(loop, path, answer, NULL, &err);
+	struct control *c = control_new(loop, path, answer, NULL, NULL, &err);
 
 	ok(c != NULL, "an elector makes its socket: %s", err.text);
 	is_int(sockets, 1, "while it is bound and does not listen, `ctl` looks for what the dead left");
 	ok(is_socket(path) && somebody_listens(), "and the elector is reached at its socket afterwards");
 	is_int(count_files(false), 1, "there is no other file");
-	is_int(control_remove_stale(path), -1, "a socket at which somebody listens is not removed");
-	ok(control_new(loop, path, answer, NULL, &err) == NULL && strstr(err.text, "in use already") != NULL,
+	is_int(listener_remove_stale(path), -1, "a socket at which somebody listens is not removed");
+	ok(control_new(loop, path, answer, NULL, NULL, &err) == NULL && strstr(err.text, "in use already") != NULL,
 	   "nor taken by a second elector: %s", err.text);
 	ok(somebody_listens() && count_files(false) == 1,
 	   "which leaves the first one's as it was, and nothing of its own");
@@ -100,10 +101,10 @@ static void test_left_behind(struct ev_loop *loop)
 	struct err err = { 0 };
 
 	leave_behind();
-	is_int(control_remove_stale(path), 0, "and `ctl` removes it");
+	is_int(listener_remove_stale(path), 0, "and `ctl` removes it");
 	is_int(count_files(false), 0, "it is gone");
 	leave_behind();
-	struct control *c = control_new(loop, path, answer, NULL, &err);
+	struct control *c = control_new(loop, path, answer, NULL, NULL, &err);
 	ok(c != NULL && somebody_listens(), "or the next elector takes its place");
 	control_free(c);
 }
@@ -114,8 +115,8 @@ static void test_others(struct ev_loop *loop)
 	FILE *f = fopen(path, "w");
 
 	fclose(f);
-	is_int(control_remove_stale(path), -1, "a file that is no socket is not removed");
-	ok(control_new(loop, path, answer, NULL, &err) == NULL && count_files(false) == 1, "nor replaced: %s",
+	is_int(listener_remove_stale(path), -1, "a file that is no socket is not removed");
+	ok(control_new(loop, path, answer, NULL, NULL, &err) == NULL && count_files(false) == 1, "nor replaced: %s",
 	   err.text);
 	unlink(path);
 	char *first = mem_printf("%s/%d.new", dir, (int)getpid());
@@ -124,7 +125,7 @@ static void test_others(struct ev_loop *loop)
 	leave_behind();
 	snprintf(path, sizeof path, "%s", name);
 	err = (struct err){ 0 };
-	struct control *c = control_new(loop, path, answer, NULL, &err);
+	struct control *c = control_new(loop, path, answer, NULL, NULL, &err);
 	ok(c != NULL && somebody_listens() && count_files(false) == 1,
 	   "a process of the same number that was killed before it listened does not matter: %s", err.text);
 	control_free(c);
