@@ -177,8 +177,8 @@ MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
-# runs nothing of ours.
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+# runs nothing of ours; and without what is about a browser and other languages.
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/cli/page.py tests/cli/any_language.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -338,6 +338,11 @@ compare: kube-server consul-server
 	@$(MAKE) --no-print-directory all
 	@RUNS='$(RUNS)' tests/cluster/compare/compare.py --json $(BUILD)/compare.json $(COMPARE)
 
+# The pictures of the admin endpoint's page, as docs/operations.md shows them.
+pictures: test-deps
+	@$(MAKE) --no-print-directory all
+	@tests/cli/page.py --pictures docs
+
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
 api:
 	@lua5.4 scripts/api.lua
@@ -437,6 +442,7 @@ help:
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
+	@echo "make pictures   the pictures of the page that --listen serves, for the docs"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
 
@@ -445,4 +451,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full help clean FORCE

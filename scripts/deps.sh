@@ -10,13 +10,13 @@
 #   lint   all that the whole check needs
 # Silent and fast when nothing is missing.
 set -eu
-need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
+need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev"
 need="$need libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev"
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev libmariadb-dev util-linux python3 tzdata"
 case "${1:-}" in
   test | lint | bench | go)
     need="$need perl python3-prometheus-client python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
-    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc" ;;
+    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs" ;;
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
@@ -25,7 +25,7 @@ esac
 case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.
-[ "${1:-}" = go ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"
+case "${1:-}" in go | test | lint | bench) command -v go >/dev/null || need="$need golang-go ca-certificates" ;; esac
 missing=""
 for p in $need; do
   case "$(dpkg-query -W -f '${Status}' "$p" 2>/dev/null || true)" in

@@ -31,13 +31,12 @@ static const struct {
 static const struct {
 	const char *module, *package;
 } packages[] = {
-	{ "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },
-	{ "http", "lunarch-http" },           { "kube", "lunarch-kubernetes" }, { "mysql", "lunarch-mysql" },
-	{ "postgres", "lunarch-postgres" },   { "redis", "lunarch-redis" },     { "tls", "lunarch-http" },
-	{ "zookeeper", "lunarch-zookeeper" },
+	{ "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },   { "http", "lunarch-http" },
+	{ "kube", "lunarch-kubernetes" }, { "mysql", "lunarch-mysql" }, { "postgres", "lunarch-postgres" },
+	{ "redis", "lunarch-redis" },     { "tls", "lunarch-http" },    { "zookeeper", "lunarch-zookeeper" },
 };
 
-const char *const module_names[] = { "etcd",  "hash", "http",      "kube", "mysql",
+const char *const module_names[] = { "etcd",     "hash",  "http", "kube",      "mysql",
 	                             "postgres", "redis", "tls",  "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */

@@ -21,7 +21,7 @@ struct module {
 	const struct lock_ops *const *locks; /* NULL-terminated; NULL: none */
 	/* Leaves the script module's table on the stack [-0, +1, m]; NULL: none. */
 	int (*open_lua)(struct lua_State *L);
-	const struct tls_ops *tls;            /* NULL: none */
+	const struct tls_ops *tls;          /* NULL: none */
 	void (*prepare)(void);              /* slow initialisation that may be done before the first use; NULL: none */
 	void (*libraries)(struct buf *out); /* appends "libcurl 7.88.1" for --version */
 };

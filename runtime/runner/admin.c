@@ -356,8 +356,9 @@ static void admin_on_request(void *arg, const struct request *r, uint64_t ticket
 	(void)ticket;
 	if (admin->loopback && !host_is_ours(r->host)) {
 		a->status = 421;
-		buf_adds(&a->body, "this address is for this machine alone: ask for it by the name localhost, or by its "
-		                   "number\n");
+		buf_adds(&a->body,
+		         "this address is for this machine alone: ask for it by the name localhost, or by its "
+		         "number\n");
 	} else if (known) {
 		answer_path(admin, r, options, a);
 	} else {

@@ -74,7 +74,8 @@ static int take_seconds(const char *text, double *seconds)
 	if (!text)
 		return 0;
 	*seconds = strtod(text, &end);
-	return *text && !*end && strspn(text, "0123456789.") == strlen(text) && *seconds >= 0 && *seconds <= 1e9 ? 0 : -1;
+	return *text && !*end && strspn(text, "0123456789.") == strlen(text) && *seconds >= 0 && *seconds <= 1e9 ? 0
+	                                                                                                         : -1;
 }
 
 static const char *unknown_param(const struct request *r)
@@ -188,9 +189,9 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
 	struct control *c = mem_zero(sizeof *c);
 	*c = (struct control){ .handler = handler, .arg = arg, .events = events };
 	c->path = *path != '/' && getcwd(cwd, sizeof cwd) ? mem_printf("%s/%s", cwd, path) : mem_dup(path);
-	c->server = server_new(loop, fd,
-	                       &(struct server_options){
-	                               .handler = control_on_request, .arg = c, .may_ask = control_may_ask });
+	c->server = server_new(
+		loop, fd,
+		&(struct server_options){ .handler = control_on_request, .arg = c, .may_ask = control_may_ask });
 	if (events)
 		events_serve(events, c->server);
 	return c;

@@ -75,7 +75,7 @@ static char *election_key(const struct standing *e)
 	           n->able);
 	buf_printf(&key, " %" PRIu64 " %" PRId64 " %d %s", s->term, s->token, e->may_lead ? (int)e->may_lead->last : -1,
 	           e->warm ? e->warm : "");
-	const char *const texts[] = { s->leader, s->address,  s->trouble,   n->identity,
+	const char *const texts[] = { s->leader, s->address, s->trouble,    n->identity,
 		                      n->wanted, n->trouble, n->unable_why, e->may_lead ? e->may_lead->why : NULL };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		buf_printf(&key, "\n%s", texts[i] ? texts[i] : "");

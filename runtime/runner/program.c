@@ -122,8 +122,8 @@ static void open_control(struct program *p, const struct options *o)
 	const char *given = options_text(o, OPTION_CONTROL, NULL);
 	struct err err;
 
-	p->control =
-		*given ? control_new(p->loop, given, program_on_control, p, p->events, &err) : open_control_somewhere(p, &err);
+	p->control = *given ? control_new(p->loop, given, program_on_control, p, p->events, &err)
+	                    : open_control_somewhere(p, &err);
 	if (p->control)
 		p->control_var = mem_printf("LUNARCH_CONTROL=%s", control_path(p->control));
 	else
@@ -164,8 +164,8 @@ static int open_admin(struct program *p, const struct options *o, struct err *er
 	const char *address = options_text(o, OPTION_LISTEN, NULL);
 
 	if (*address)
-		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p }, p->events,
-		                     err);
+		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p },
+		                     p->events, err);
 	return *address && !p->admin ? -1 : 0;
 }
 

@@ -573,8 +573,9 @@ void standing_json(struct buf *out, const struct standing *e)
 	buf_printf(out, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64, s->slow_paths, s->transitions);
 	buf_printf(out, ",\"paused\":%s,\"sittingOutMs\":%" PRId64, s->standing.paused ? "true" : "false",
 	           s->standing.out_left == NSEC_NEVER ? -1 : whole_ms(s->standing.out_left));
-	buf_printf(out, ",\"leaseMs\":%" PRId64 ",\"seenMs\":%" PRId64 ",\"waitLeftMs\":%" PRId64, whole_ms(s->times.lease),
-	           s->standing.looked ? whole_ms(s->standing.seen_for) : -1, whole_ms(s->standing.wait_left));
+	buf_printf(out, ",\"leaseMs\":%" PRId64 ",\"seenMs\":%" PRId64 ",\"waitLeftMs\":%" PRId64,
+	           whole_ms(s->times.lease), s->standing.looked ? whole_ms(s->standing.seen_for) : -1,
+	           whole_ms(s->standing.wait_left));
 	add_store(out, s);
 	if (e->may_lead)
 		add_may_lead(out, e->may_lead);

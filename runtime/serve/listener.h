@@ -1,7 +1,5 @@
-/* Sockets to listen at: TCP addresses, and Unix sockets in the file system, where what a killed process left is replaced
- * and what lives is not.
- * Not a server (server.h).
- * Used by runner/admin.c, runner/control.c and ask.c. */
+/* Sockets to listen at: TCP addresses, and Unix sockets in the file system, where what a killed process left is
+ * replaced and what lives is not. Not a server (server.h). Used by runner/admin.c, runner/control.c and ask.c. */
 #ifndef LUNARCH_LISTENER_H
 #define LUNARCH_LISTENER_H
 
@@ -14,8 +12,8 @@
 
 #define LISTENER_UNIX "unix:" /* before a path */
 
-/* address: HOST:PORT, [IPV6]:PORT or :PORT (every address of the machine); port 0 = a free one. Resolves the host, which
- * may block. A listening socket, or -1 with *err. */
+/* address: HOST:PORT, [IPV6]:PORT or :PORT (every address of the machine); port 0 = a free one. Resolves the host,
+ * which may block. A listening socket, or -1 with *err. */
 int listener_tcp(const char *address, struct err *err);
 
 /* Where it listens, as the host and port of a URL: "127.0.0.1:80", "[::1]:80". *loopback: only programs of this machine

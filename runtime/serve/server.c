@@ -19,8 +19,8 @@ enum client_state {
 	CLIENT_WAITS,   /* the answer is not known */
 	CLIENT_READS,   /* the answer is being sent */
 	CLIENT_STREAMS, /* a stream is */
-	CLIENT_LEAVES,  /* all was sent: what it still sends is dropped until it hangs up. A close before that could make
-	                   the kernel drop the answer, too (RFC 9112, 9.6) */
+	CLIENT_LEAVES, /* all was sent: what it still sends is dropped until it hangs up. A close before that could make
+	                  the kernel drop the answer, too (RFC 9112, 9.6) */
 };
 
 struct client {
@@ -169,7 +169,7 @@ static void client_refuse(struct client *c, int status)
 	answer_init(&a);
 	a.status = status;
 	buf_printf(&a.body, "%s%s\n", reason_phrase(status),
-	           status == 413 ? ": a request has no body here; what is asked for stands in the URL"
+	           status == 413   ? ": a request has no body here; what is asked for stands in the URL"
 	           : status == 400 ? ": this socket speaks HTTP/1.1"
 	                           : "");
 	c->keep = false;

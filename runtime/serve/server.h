@@ -16,10 +16,11 @@ struct server;
 
 #define SERVER_CLIENTS 64           /* for one more, an idle or else the oldest one is closed */
 #define SERVER_STREAMS 32           /* of these at most; one more is answered 503 */
-#define SERVER_STREAM_MAX (1 << 20) /* bytes that a stream's reader may leave unread; one byte more, and it is closed */
+#define SERVER_STREAM_MAX (1 << 20) /* bytes that a stream's reader may leave unread; one byte more, and it is closed \
+	                             */
 #define SERVER_IDLE_S 15.           /* without a whole request, or without reading; between a stream's heartbeats */
 
-struct answer { /* the handler fills it in */
+struct answer {             /* the handler fills it in */
 	int status;         /* 200 at first */
 	const char *type;   /* static text; plain text at first */
 	struct buf headers; /* more of them, each with its CRLF */

@@ -144,7 +144,9 @@ same(
     "OPTIONS is answered like HEAD",
 )
 same(
-    [get(c, "/", "OPTIONS")[0] for c in (a, b)], [200, 503], "OPTIONS /, which HAProxy asks unless told a path, is /leader"
+    [get(c, "/", "OPTIONS")[0] for c in (a, b)],
+    [200, 503],
+    "OPTIONS /, which HAProxy asks unless told a path, is /leader",
 )
 same(
     [json.loads(get(c, "/")[1]) for c in (a, b)],
@@ -236,7 +238,6 @@ with socket.create_connection(("127.0.0.1", int(b.url.rsplit(":", 1)[1]))) as sl
     same(get(b, "/leader")[0], 200, "a client that sends half a request keeps nobody waiting")
 
 
-
 def status_line(port: int, request: bytes) -> str:
     """What is answered to these bytes, by its first line."""
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
@@ -247,7 +248,10 @@ def status_line(port: int, request: bytes) -> str:
 port = int(b.url.rsplit(":", 1)[1])
 ASK = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n"
 same(
-    [status_line(port, ASK % h)[9:12] for h in (b"localhost:1", b"127.0.0.1", b"[::1]:80", b"a.localhost", b"evil.example")],
+    [
+        status_line(port, ASK % h)[9:12]
+        for h in (b"localhost:1", b"127.0.0.1", b"[::1]:80", b"a.localhost", b"evil.example")
+    ],
     ["200"] * 4 + ["421"],
     "a loopback address answers to names of this machine alone: no other site's page can read it (DNS rebinding)",
 )
@@ -264,7 +268,11 @@ for what, request, status in (
 with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
     f = s.makefile("rb")
     s.sendall(b"".join(ASK % b"localhost" for _ in range(20)))
-    same(sum(f.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)), 20, "twenty requests in one go, as many answers")
+    same(
+        sum(f.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)),
+        20,
+        "twenty requests in one go, as many answers",
+    )
 
 crowd = [socket.create_connection(("127.0.0.1", port), PATIENCE) for _ in range(100)]
 for s in crowd[::2]:
@@ -282,10 +290,17 @@ left.close()
 os.umask(0)
 u = Candidate("--listen", f"unix:{place}?mode=0660", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
 u.event("became_leader")
-same(stat.S_IMODE(os.stat(place).st_mode), 0o660, "unix:PATH replaces what the dead left; the mode is the one that is given")
+same(
+    stat.S_IMODE(os.stat(place).st_mode),
+    0o660,
+    "unix:PATH replaces what the dead left; the mode is the one that is given",
+)
 same(unix_get(place, "/leader")[0], 200, "and answers there")
 v = Candidate("--listen", f"unix:{place}", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
-ok(v.leave() not in (0, None) and unix_get(place, "/leader")[0] == 200, "a socket at which somebody listens is not taken")
+ok(
+    v.leave() not in (0, None) and unix_get(place, "/leader")[0] == 200,
+    "a socket at which somebody listens is not taken",
+)
 v = Candidate("--listen", f"unix:{place}.2", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
 v.event("comes_next")
 same(stat.S_IMODE(os.stat(place + ".2").st_mode), 0o600, "unless a mode is given, it is for its user alone")
@@ -294,7 +309,10 @@ got = follows.next()
 same((got["leading"], got["leader"]), (False, u.event("became_leader")["identity"]), "/events: first what is")
 u.kill(signal.SIGUSR1)
 changed = follows.until(lambda e: e["leading"])
-ok(changed["token"] > got["token"] and int(changed["id"]) > int(got["id"]), "then each change, with a number that grows")
+ok(
+    changed["token"] > got["token"] and int(changed["id"]) > int(got["id"]),
+    "then each change, with a number that grows",
+)
 u.stop()
 ok(not os.path.exists(place), "the socket is removed with its process")
 many = [Events(place + ".2") for _ in range(40)]

@@ -66,7 +66,10 @@ second, second_url = start("web-2")
 second.event("comes_next")
 
 lead = browser.open(first_url, width=840, height=620)
-ok(lead.shows("web-1 leads", "h2") and lead.shows("Leading", ".state"), "the leader's page says who leads, and that all is well")
+ok(
+    lead.shows("web-1 leads", "h2") and lead.shows("Leading", ".state"),
+    "the leader's page says who leads, and that all is well",
+)
 ok(lead.shows("web-2", ".facts"), "and who comes next")
 ok(lead.shows("Renewed", ".facts") and lead.shows("fencing token", ".facts"), "the last renewal, term and token")
 ok(lead.shows("web-1 (this process)", ".terms li.own"), "its term is in the timeline")
@@ -90,14 +93,20 @@ ok(stand.run(CONTRAST) >= 4.5, "light: the text has the contrast, too")
 
 first.kill(signal.SIGUSR1)  # it resigns
 second.event("became_leader")
-ok(stand.shows("web-2 leads", "h2") and stand.shows("Leading", ".state"), "when the standby leads, its page shows that by itself")
+ok(
+    stand.shows("web-2 leads", "h2") and stand.shows("Leading", ".state"),
+    "when the standby leads, its page shows that by itself",
+)
 ok(lead.shows("web-2 leads", "h2"), "and the other's page shows whom it follows now")
 ok(lead.shows("resigned", ".terms"), "and in the timeline how its own term ended")
 ok(stand.run("document.querySelectorAll('.line rect').length") >= 2, "the timeline has both terms")
 
 redis.pause()
 ok(lead.shows("The store does not answer", ".state"), "a store that is lost is said first")
-ok(lead.shows("not known", "h2") and lead.shows("Store silent", ".facts .ill"), "who leads is not known then, and since when")
+ok(
+    lead.shows("not known", "h2") and lead.shows("Store silent", ".facts .ill"),
+    "who leads is not known then, and since when",
+)
 ok(lead.run(CONTRAST) >= 4.5, "this has the contrast, too")
 picture(lead, "store-lost")
 redis.resume()
@@ -110,7 +119,9 @@ same([t.complaints() for t in (lead, stand)], [[], []], "no error and no breach 
 asked = {u for t in (lead, stand) for u in t.requested() if not u.startswith(("data:", "about:"))}
 same([u for u in asked if not u.startswith((first_url, second_url))], [], "nothing is loaded from anywhere else")
 
-lead.run("document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.breached = 1' }))")
+lead.run(
+    "document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.breached = 1' }))"
+)
 ok(not lead.run("window.breached") and lead.complaints(), "a script that is not the page's is refused by its policy")
 first.stop()
 ok(lead.shows("does not answer", "#link"), "the page of a process that has gone says that it is old")
@@ -122,7 +133,12 @@ def fetch(path: str, **headers: str) -> Any:
 
 page = fetch("/", Accept="text/html,*/*;q=0.8")
 policy = page.headers["Content-Security-Policy"]
-ok("default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy, "the policy is strict")
-nonces = {re.findall(r"'nonce-(\w+)'", fetch("/", Accept="text/html").headers["Content-Security-Policy"])[0] for _ in range(3)}
+ok(
+    "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy,
+    "the policy is strict",
+)
+nonces = {
+    re.findall(r"'nonce-(\w+)'", fetch("/", Accept="text/html").headers["Content-Security-Policy"])[0] for _ in range(3)
+}
 same(len(nonces), 3, "its number is another one each time")
 done()

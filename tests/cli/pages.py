@@ -40,6 +40,8 @@ LANGUAGES = {
     "c",
     "yaml",
     "sql",
+    "go",
+    "javascript",
     "text",
     "html",
 }

@@ -136,7 +136,11 @@ class Tab:
 
     def heard(self, method: str) -> list[Any]:
         """The events of that name so far."""
-        return [e["params"] for e in list(self.browser.events) if e.get("sessionId") == self.session and e["method"] == method]
+        return [
+            e["params"]
+            for e in list(self.browser.events)
+            if e.get("sessionId") == self.session and e["method"] == method
+        ]
 
     def complaints(self) -> list[str]:
         """What a developer's console shows in red: exceptions, refused by the page's policy, not loaded."""
