@@ -290,7 +290,7 @@ int admin_answer(const struct standing_source *a, const char *path, struct buf *
 
 /* Only this page's own script and style count, which a number names that nobody can guess; it loads, sends to and is
  * shown in no other site (https://www.w3.org/TR/CSP3/). */
-static void answer_page(struct answer *a)
+static void answer_page(struct http_answer *a)
 {
 	static const char mark[] = "@NONCE@";
 	char nonce[33];
@@ -331,7 +331,7 @@ static bool host_is_ours(const char *host)
 }
 
 /* HAProxy's `option httpchk` asks OPTIONS / if nobody tells it a path: that is /leader. */
-static void answer_path(const struct admin *admin, const struct request *r, bool options, struct answer *a)
+static void answer_path(const struct admin *admin, const struct request *r, bool options, struct http_answer *a)
 {
 	bool root = strcmp(r->path, "/") == 0;
 
@@ -347,7 +347,7 @@ static void answer_path(const struct admin *admin, const struct request *r, bool
 		a->status = admin_answer(&admin->source, r->path, &a->body, &a->type);
 }
 
-static void admin_on_request(void *arg, const struct request *r, uint64_t ticket, struct answer *a)
+static void admin_on_request(void *arg, const struct request *r, uint64_t ticket, struct http_answer *a)
 {
 	const struct admin *admin = arg;
 	bool options = strcmp(r->method, "OPTIONS") == 0;

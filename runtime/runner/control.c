@@ -59,7 +59,7 @@ const char *control_method(const char *command)
 }
 
 /* "method", "path" or "parameters": what of the request cannot be. */
-static void refuse(struct answer *a, int status, const char *fmt, const char *what)
+static void refuse(struct http_answer *a, int status, const char *fmt, const char *what)
 {
 	a->status = status;
 	control_refuse(&a->body, fmt, what);
@@ -91,7 +91,7 @@ static const char *unknown_param(const struct request *r)
 	return NULL;
 }
 
-static void control_handle(struct control *c, const struct request *r, uint64_t ticket, struct answer *a)
+static void control_handle(struct control *c, const struct request *r, uint64_t ticket, struct http_answer *a)
 {
 	const char *election = request_param(r, "election"), *to = request_param(r, "to"), *odd = unknown_param(r);
 	struct control_request q = {
@@ -109,7 +109,7 @@ static void control_handle(struct control *c, const struct request *r, uint64_t 
 	}
 }
 
-static void control_on_request(void *arg, const struct request *r, uint64_t ticket, struct answer *a)
+static void control_on_request(void *arg, const struct request *r, uint64_t ticket, struct http_answer *a)
 {
 	struct control *c = arg;
 	const char *method = *r->path == '/' ? control_method(r->path + 1) : "GET";
@@ -133,7 +133,7 @@ static void control_on_request(void *arg, const struct request *r, uint64_t tick
 
 /* The file's mode keeps others out already. But modes are changed by hand, and a descriptor can be handed on: who may
  * give orders is said by the kernel. */
-static bool control_may_ask(void *arg, uid_t peer, struct answer *a)
+static bool control_may_ask(void *arg, uid_t peer, struct http_answer *a)
 {
 	(void)arg;
 	if (peer == geteuid() || peer == 0)

@@ -200,7 +200,7 @@ static void events_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 struct joined {
 	struct events *events;
-	struct answer *answer;
+	struct http_answer *answer;
 };
 
 static void join_election(void *arg, const struct standing *e)
@@ -210,7 +210,7 @@ static void join_election(void *arg, const struct standing *e)
 	add_election(&j->answer->body, j->events->changes, e);
 }
 
-void events_join(struct events *e, struct answer *a)
+void events_join(struct events *e, struct http_answer *a)
 {
 	struct joined j = { e, a };
 

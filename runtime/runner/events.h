@@ -10,7 +10,7 @@
 
 #include "runner/standing.h"
 
-struct answer;
+struct http_answer;
 struct ev_loop;
 struct events;
 struct server;
@@ -23,6 +23,6 @@ void events_serve(struct events *e, struct server *s);
 void events_leave(struct events *e, const struct server *s);
 
 /* Fills in the answer to who asks for the events. */
-void events_join(struct events *e, struct answer *a);
+void events_join(struct events *e, struct http_answer *a);
 
 #endif

@@ -124,7 +124,7 @@ static void add_date(struct buf *out)
 }
 
 /* A page of another site may show none of this as its own, nor read it (no CORS). */
-static void client_send(struct client *c, const struct answer *a)
+static void client_send(struct client *c, const struct http_answer *a)
 {
 	struct buf *out = &c->out;
 
@@ -150,12 +150,12 @@ static void client_send(struct client *c, const struct answer *a)
 	client_expect_more(c);
 }
 
-static void answer_init(struct answer *a)
+static void answer_init(struct http_answer *a)
 {
-	*a = (struct answer){ .status = 200, .type = "text/plain; charset=utf-8" };
+	*a = (struct http_answer){ .status = 200, .type = "text/plain; charset=utf-8" };
 }
 
-static void answer_fini(struct answer *a)
+static void answer_fini(struct http_answer *a)
 {
 	buf_fini(&a->headers);
 	buf_fini(&a->body);
@@ -164,7 +164,7 @@ static void answer_fini(struct answer *a)
 /* The request cannot be read, so neither can be what follows. */
 static void client_refuse(struct client *c, int status)
 {
-	struct answer a;
+	struct http_answer a;
 
 	answer_init(&a);
 	a.status = status;
@@ -187,7 +187,7 @@ size_t server_streams(const struct server *s)
 	return n;
 }
 
-static void refuse_stream(const struct server *s, struct answer *a)
+static void refuse_stream(const struct server *s, struct http_answer *a)
 {
 	if (!a->streams || server_streams(s) < SERVER_STREAMS)
 		return;
@@ -204,7 +204,7 @@ static void client_answer_next(struct client *c)
 {
 	struct server *s = c->server;
 	struct request r;
-	struct answer a;
+	struct http_answer a;
 	int len = c->in.len ? request_parse(&r, c->in.data, c->in.len) : 0;
 
 	if (len == 0)
@@ -311,7 +311,7 @@ static void client_on_idle(struct ev_loop *loop, ev_timer *w, int events)
 
 static void client_answer_late(struct client *c, int status, const struct buf *body)
 {
-	struct answer a;
+	struct http_answer a;
 
 	answer_init(&a);
 	a.status = status;
@@ -372,7 +372,7 @@ static void client_new(struct server *s, int fd)
 		return;
 	struct ucred who = { .uid = (uid_t)-1 };
 	socklen_t len = sizeof who;
-	struct answer a;
+	struct http_answer a;
 	answer_init(&a);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
 		who.uid = (uid_t)-1;

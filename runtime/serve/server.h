@@ -1,4 +1,6 @@
-/* A small HTTP/1.1 server on the caller's loop, for programs that run beside this one, browsers, and load balancers.
+/* Room serve: HTTP/1.1 for whoever asks this process: requests, connections, streams, sockets.
+ *
+ * A small HTTP/1.1 server on the caller's loop, for programs that run beside this one, browsers, and load balancers.
  * Not for the internet: no TLS, no passwords, no bodies of requests. It gives away nothing by itself: the handler makes
  * what is answered. Clients may be slow, many, or hostile: none of them delays the loop or another client.
  * Used by runner/admin.c (--listen) and runner/control.c. */
@@ -14,13 +16,14 @@
 struct ev_loop;
 struct server;
 
-#define SERVER_CLIENTS 64           /* for one more, an idle or else the oldest one is closed */
-#define SERVER_STREAMS 32           /* of these at most; one more is answered 503 */
-#define SERVER_STREAM_MAX (1 << 20) /* bytes that a stream's reader may leave unread; one byte more, and it is closed \
-	                             */
-#define SERVER_IDLE_S 15.           /* without a whole request, or without reading; between a stream's heartbeats */
+#define SERVER_CLIENTS 64 /* for one more, an idle or else the oldest one is closed */
+#define SERVER_STREAMS 32 /* of these at most; one more is answered 503 */
+#define SERVER_STREAM_MAX                                                                                   \
+	(1 << 20)         /* bytes that a stream's reader may leave unread; one byte more, and it is closed \
+	                   */
+#define SERVER_IDLE_S 15. /* without a whole request, or without reading; between a stream's heartbeats */
 
-struct answer {             /* the handler fills it in */
+struct http_answer {        /* the handler fills it in */
 	int status;         /* 200 at first */
 	const char *type;   /* static text; plain text at first */
 	struct buf headers; /* more of them, each with its CRLF */
@@ -31,7 +34,7 @@ struct answer {             /* the handler fills it in */
 
 /* From the loop. r is valid during the call only. ticket: of this request alone. What of GET's answer HEAD gets, the
  * server does. The handler may call server_answer for this very ticket. */
-typedef void server_handler(void *arg, const struct request *r, uint64_t ticket, struct answer *a);
+typedef void server_handler(void *arg, const struct request *r, uint64_t ticket, struct http_answer *a);
 
 struct server_options {
 	server_handler *handler;
@@ -39,7 +42,7 @@ struct server_options {
 	/* NULL: everybody may ask. Else a Unix socket's peer is shown first (unix(7), SO_PEERCRED: who it was at
 	 * connect(2)), with (uid_t)-1 if the kernel does not say. false: *a is answered to whatever it asks, and the
 	 * connection closed. */
-	bool (*may_ask)(void *arg, uid_t peer, struct answer *a);
+	bool (*may_ask)(void *arg, uid_t peer, struct http_answer *a);
 };
 
 /* fd: a listening socket, which it takes. */

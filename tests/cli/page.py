@@ -65,7 +65,7 @@ first.event("became_leader")
 second, second_url = start("web-2")
 second.event("comes_next")
 
-lead = browser.open(first_url, width=840, height=620)
+lead = browser.open(first_url, width=840, height=545)
 ok(
     lead.shows("web-1 leads", "h2") and lead.shows("Leading", ".state"),
     "the leader's page says who leads, and that all is well",
@@ -77,7 +77,7 @@ ok(lead.shows("live", "#link"), "it is live")
 ok(lead.shows(f"process {first.pid}", "#process"), "and says which process this is")
 picture(lead, "leading")
 
-stand = browser.open(second_url, width=390, height=800, dark=True)
+stand = browser.open(second_url, width=390, height=700, dark=True)
 ok(stand.shows("web-1 leads", "h2") and stand.shows("Standing by", ".state"), "a standby's page says who leads")
 ok(stand.shows("This process", ".facts"), "and that this process comes next")
 ok(stand.shows("web-1 leads (term 1", ".part"), "and why it does not lead, as `ctl why` does")
@@ -108,6 +108,7 @@ ok(
     "who leads is not known then, and since when",
 )
 ok(lead.run(CONTRAST) >= 4.5, "this has the contrast, too")
+lead.size(840, 470)
 picture(lead, "store-lost")
 redis.resume()
 ok(
