@@ -11,8 +11,8 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
-from tap import done, note, ok, same
+from processes import PATIENCE, ROOT, piped, scratch, wait_for
+from tap import done, note, ok
 
 TMP = scratch()
 atexit.register(stop_everyone)

@@ -34,7 +34,10 @@ def elector(name: str, uid: int) -> tuple[Candidate, str]:
 def ask_raw(path: str, uid: int, command: str) -> str:
     """As a program of that user, which does not look at what ctl looks at."""
     code = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n"
-    code += "try: s.sendall(b'POST /' + sys.argv[2].encode() + b' HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nexcept BrokenPipeError: pass\nprint(s.recv(65536).decode())"
+    code += (
+        "try: s.sendall(b'POST /' + sys.argv[2].encode() + b' HTTP/1.0\\r\\n\\r\\n')\nexcept BrokenPipeError: pass\n"
+    )
+    code += "print(s.recv(65536).decode())"
     r = subprocess.run(
         [*as_user(uid), sys.executable, "-c", code, path, command], capture_output=True, text=True, timeout=PATIENCE
     )
