@@ -266,10 +266,10 @@ for what, request, status in (
 ):
     same(status_line(port, request)[9:12], status, f"{what} is answered {status}")
 with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
-    f = s.makefile("rb")
+    answers = s.makefile("rb")
     s.sendall(b"".join(ASK % b"localhost" for _ in range(20)))
     same(
-        sum(f.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)),
+        sum(answers.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)),
         20,
         "twenty requests in one go, as many answers",
     )
