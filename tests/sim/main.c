@@ -12,7 +12,7 @@
 /* What one job reports through its pipe. */
 struct totals {
 	uint64_t seeds, counted, terms, handovers, given, taken, faults[FAULTS], bad_seed;
-	int64_t virtual_ms, bad_at_ms;
+	int64_t virtual_ms, node_ms, bad_at_ms;
 	char violated[120];
 };
 
@@ -25,6 +25,7 @@ static void add(struct totals *t, uint64_t seed, const struct sim_result *r)
 	t->given += r->given;
 	t->taken += r->taken;
 	t->virtual_ms += r->virtual_ms;
+	t->node_ms += r->node_ms;
 	for (int f = 0; f < FAULTS; f++)
 		t->faults[f] += r->faults[f];
 	if (!r->violated || *t->violated)
@@ -43,6 +44,7 @@ static void merge(struct totals *to, const struct totals *t)
 	to->given += t->given;
 	to->taken += t->taken;
 	to->virtual_ms += t->virtual_ms;
+	to->node_ms += t->node_ms;
 	for (int f = 0; f < FAULTS; f++)
 		to->faults[f] += t->faults[f];
 	if (!*t->violated || (*to->violated && to->bad_seed < t->bad_seed))
@@ -96,10 +98,10 @@ static double now_s(void)
 
 static void print(const struct totals *t, double seconds)
 {
-	printf("# %" PRIu64 " seeds, %" PRIu64 " count, %.0f a minute; %.0f virtual hours, %" PRIu64 " terms, %" PRIu64
-	       " handovers\n",
-	       t->seeds, t->counted, (double)t->seeds / seconds * 60, (double)t->virtual_ms / 3.6e6, t->terms,
-	       t->handovers);
+	printf("# %" PRIu64 " seeds, %" PRIu64 " count, %.0f a minute; %.0f virtual hours, %.0f node-hours, %" PRIu64
+	       " terms, %" PRIu64 " handovers\n",
+	       t->seeds, t->counted, (double)t->seeds / seconds * 60, (double)t->virtual_ms / 3.6e6,
+	       (double)t->node_ms / 3.6e6, t->terms, t->handovers);
 	printf("# %" PRIu64 " releases for the one that comes next, %" PRIu64 " of them acquired by it\n", t->given,
 	       t->taken);
 	printf("# faults:");

@@ -1203,7 +1203,7 @@ static void make_node(struct world *w, int i)
 	push(w, (struct happening){ .at = between(w, 0, 2 * SEC), .kind = RESTART, .node = i });
 }
 
-static void judge(struct world *w)
+static void judge(struct world *w, int candidates)
 {
 	struct sim_result *r = &w->result;
 	unsigned kinds = 0;
@@ -1211,6 +1211,7 @@ static void judge(struct world *w)
 	for (int f = 0; f < FAULTS; f++)
 		kinds += r->faults[f] > 0;
 	r->virtual_ms = w->now / MS;
+	r->node_ms = r->virtual_ms * candidates;
 	if (!r->violated && w->now - w->last_act > 0) {
 		bool leading = false;
 		for (int i = 0; i < w->nodes; i++) {
@@ -1240,6 +1241,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.nexts = seed % 6 == 0;
 	w.noisy = seed % 12 == 0;
 	w.nodes = 3 + (int)(draw(&w) % 3);
+	int candidates = w.nodes;
 	for (int i = 0; i < w.nodes; i++)
 		make_node(&w, i);
 	push(&w, (struct happening){ .at = SEC, .kind = FAULT_DUE, .node = -1 });
@@ -1252,6 +1254,6 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 		if (w.now >= CALM_AT)
 			watch_calm(&w);
 	}
-	judge(&w);
+	judge(&w, candidates);
 	return w.result;
 }

@@ -43,7 +43,8 @@ struct sim_result {
 	unsigned given, taken; /* releases for somebody; acquired by that one */
 	unsigned faults[FAULTS];
 	int64_t virtual_ms;
-	bool counts; /* 60 virtual seconds, 3 terms, a handover, 4 kinds of fault */
+	int64_t node_ms; /* the same, of all candidates together, without clones */
+	bool counts;     /* 60 virtual seconds, 3 terms, a handover, 4 kinds of fault */
 };
 
 /* One election from one seed; deterministic. trace: say every event on stdout. */
