@@ -174,7 +174,7 @@ GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py))
 # The protocol as a model for spin: its states, its mutants, and its runs replayed against lease.c.
 MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
-MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
+MUTANTS := mutants:1/4 mutants:2/4 mutants:3/4 mutants:4/4
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
 # runs nothing of ours; and without what is about a browser and other languages.
@@ -185,13 +185,17 @@ ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/e
 
 PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(MODEL:%=plain:%) $(SYSTEM:%=plain:%)
 ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
+# What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock, the proof of a death, files with tokens.
+TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
+TSAN_SYSTEM := tests/locks/test_file.py tests/cluster/faults/lookups.py tests/locks/kube_credentials.py
+TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%) $(TSAN_SYSTEM:%=tsan:%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
 STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.
 PREVIOUS := 0a6d862
 PREVIOUS_QUEUE := $(if $(wildcard .git),previous:tests/cluster/previous/beside.py)
-EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
 
 deps:
 	@scripts/deps.sh
@@ -208,7 +212,7 @@ test: test-deps built-plain
 submake = $(MAKE) --no-print-directory
 test-every: test-deps go-deps fuzz-deps
 	@nice $(submake) s3-servers consul-server kube-server etcd-servers & servers=$$!; \
-	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(submake) fuzz-programs && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
+	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
 	$(QUEUE) $(EVERY_QUEUE); status=$$?; wait $$servers; exit $$status
 
 # The entries of test-every, one a line.
@@ -219,6 +223,9 @@ built-plain: all man $(UNIT) $(BUILD)/sim $(BUILD)/conform
 built-asan:
 	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= HARDEN= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
 asan-programs: all $(BUILD)/conform $(UNIT)
+built-tsan:
+	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/tsan WERROR= HARDEN= CFLAGS='$(TSAN)' LDFLAGS='-fsanitize=thread' tsan-programs
+tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(filter %/kube.so,$(MODULES)) $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
@@ -321,6 +328,11 @@ ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno
 asan: test-deps built-asan
 	@$(QUEUE) $(ASAN_QUEUE)
 
+# What has threads, with ThreadSanitizer.
+TSAN := -O1 -g -fsanitize=thread -Wno-tsan
+tsan: test-deps built-tsan
+	@$(QUEUE) $(TSAN_QUEUE)
+
 demo: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/demo.py
@@ -382,16 +394,19 @@ $(BUILD)/tidy/%: $(BUILD)/obj/%.o .clang-tidy | compile_commands.json
 	@mkdir -p $(@D)
 	$(Q)clang-tidy --quiet -p . runtime/$*.c 2>$@.log && touch $@ || { cat $@.log; exit 1; }
 
-# Which lines the tests run: instrumented, in $(BUILD)/coverage. Unit tests, and some system tests: what is slow, or breaks under
-# instrumentation, is left out. A process that dies by SIGKILL writes no figures, so workers and guards count less than they run.
-COVERED ?= tests/cli/ctl.py tests/cli/options.py tests/cli/look.py tests/cli/exec.py tests/script/test_cron.py tests/locks/test_file.py
+# Which lines and branches of runtime/ the tests run: instrumented, in build/coverage. The unit tests, the simulator, and those system tests
+# that run what scripts/coverage.txt has a bound for: the others would take half an hour, and add nothing there. A process that dies
+# by SIGKILL writes no figures, so workers count less than they run.
+COVERED ?= tests/cli/ctl.py tests/cli/options.py tests/cli/look.py tests/cli/exec.py tests/script/test_cron.py tests/script/test_hooks.py tests/script/test_stop.py \
+           tests/locks/test_file.py tests/stop/run.py tests/stop/leftover.py tests/cluster/faults/places.py tests/cluster/faults/checkpoint.py
 coverage: test-deps
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	@$(MAKE) --no-print-directory BUILD=build/coverage HARDEN= CFLAGS='-O1 -g --coverage' LDFLAGS=--coverage all build/coverage/conform coverage-units
-	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(COVERED:%=plain:%)
+	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/coverage HARDEN= CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage coverage-programs
+	@$(MAKE) --no-print-directory BUILD=build/coverage coverage-run
 	@scripts/coverage.py build/coverage
-coverage-units: $(UNIT)
-	-$(QUEUE) $(UNIT:%=plain:%)
+coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
+coverage-run:
+	-LUNARCH=$(CURDIR)/build/coverage/lunarch SEEDS=3000 $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
 # Writes the form that make lint checks.
 format:
@@ -441,8 +456,8 @@ help:
 	@echo "make test-deb    the packages of make deb, in a Debian of their own"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
-	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"
+	@echo "make coverage   which lines and branches the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
 
@@ -451,4 +466,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run help clean FORCE

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""make coverage: how many lines of each room the tests ran, from what an instrumented build left behind (gcov(1)).
-Usage: coverage.py BUILD [FILE...]: the table; with FILEs of runtime/, the lines of each that nothing ran."""
+"""make coverage: how many lines and branches of each room the tests ran, from what an instrumented build left behind
+(gcov(1)). Usage: coverage.py BUILD [FILE...]: the table; it fails if a file is below its bound in coverage.txt, which
+also explains the branches that no test can run. With FILEs of runtime/: what of each nothing ran."""
 
 import collections
 import json
@@ -9,38 +10,110 @@ import subprocess
 import sys
 from typing import Any
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..")
+TABLE = os.path.join(HERE, "coverage.txt")
 
-def measured(build: Any) -> Any:
-    """file of runtime/ -> line -> how often it ran, over every program that has the file."""
-    lines: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    notes = [os.path.join(d, f) for d, _, files in os.walk(build) for f in files if f.endswith(".gcno")]
+
+class Counts:
+    """Of a file: how often each line ran, and each branch of a line."""
+
+    def __init__(self) -> None:
+        self.lines: collections.Counter[int] = collections.Counter()
+        self.branches: collections.Counter[tuple[int, str, int]] = collections.Counter()
+
+    def add(self, line: Any) -> None:
+        number = line["line_number"]
+        self.lines[number] += line["count"]
+        for index, branch in enumerate(line["branches"]):
+            self.branches[number, line.get("function_name", ""), index] += branch["count"]
+
+
+def measured(build: str) -> dict[str, Counts]:
+    """file of runtime/ -> its counts, over every program that has the file."""
+    files: dict[str, Counts] = collections.defaultdict(Counts)
+    notes = [os.path.join(d, f) for d, _, names in os.walk(build) for f in names if f.endswith(".gcno")]
     for note in notes:
-        answer = subprocess.run(["gcov", "--json-format", "--stdout", note], capture_output=True, text=True)
+        command = ["gcov", "--json-format", "--branch-probabilities", "--stdout", note]
+        answer = subprocess.run(command, capture_output=True, text=True)
         for text in answer.stdout.splitlines():
             for source in json.loads(text)["files"]:
                 if source["file"].startswith("runtime/"):
                     for line in source["lines"]:
-                        lines[source["file"]][line["line_number"]] += line["count"]
-    return lines
+                        files[source["file"]].add(line)
+    return files
 
 
-def main(build: Any, wanted: Any) -> None:
-    lines = measured(build)
+def source_of(path: str) -> list[str]:
+    with open(os.path.join(ROOT, path)) as f:
+        return [line.strip() for line in f]
+
+
+def table() -> tuple[dict[str, float], dict[str, set[int]], list[str]]:
+    """coverage.txt: the bounds in percent, the lines that are explained, and what of the table is wrong."""
+    bounds: dict[str, float] = {}
+    explained: dict[str, set[int]] = collections.defaultdict(set)
+    wrong = []
+    with open(TABLE) as f:
+        rows = [line.rstrip("\n") for line in f if line.strip() and not line.startswith("#")]
+    path = ""
+    for row in rows:
+        if row.startswith("bound "):
+            _, path, percent = row.split()
+            bounds[path] = float(percent)
+            continue
+        text = row.split(" -- ")[0].strip()
+        numbers = [n for n, line in enumerate(source_of(path), 1) if line == text]
+        explained[path].update(numbers)
+        if not numbers:
+            wrong.append(f"{path} has no line `{text}` any more, which scripts/coverage.txt explains")
+    return bounds, explained, wrong
+
+
+def percent(counts: Any) -> float:
+    return 100 * sum(1 for count in counts if count) / max(len(counts), 1)
+
+
+def row(name: str, lines: Any, branches: Any) -> str:
+    return f"{name:<32} {len(lines):>6} {percent(lines):>5.1f}% {len(branches):>8} {percent(branches):>5.1f}%"
+
+
+def show(counts: Counts, path: str, explained: set[int]) -> None:
+    missed = [str(n) for n, count in sorted(counts.lines.items()) if count == 0]
+    print(f"{path}: never ran: {' '.join(missed) or 'nothing'}")
+    lines = source_of(path)
+    for number in sorted({n for (n, _, _), count in counts.branches.items() if not count} - explained):
+        ways = [str(i) for (n, _, i), count in sorted(counts.branches.items()) if n == number and not count]
+        print(f"{path}:{number}: branches {','.join(ways)} not taken: {lines[number - 1]}")
+
+
+def main(build: str, wanted: list[str]) -> int:
+    files = measured(build)
+    bounds, explained, wrong = table()
     for path in wanted:
-        missed = [str(n) for n, count in sorted(lines[path].items()) if count == 0]
-        print(f"{path}: never ran: {' '.join(missed) or 'nothing'}")
+        show(files[path], path, explained[path])
     if wanted:
-        return
-    rooms: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
-    for path, counts in lines.items():
-        room = rooms[os.path.dirname(path)]
-        room[0] += len(counts)
-        room[1] += sum(1 for count in counts.values() if count)
-    print(f"{'room':<28} {'lines':>6} {'ran':>6}")
-    total = [sum(room[i] for room in rooms.values()) for i in (0, 1)]
-    for name, (count, ran) in [*sorted(rooms.items()), ("all", total)]:
-        print(f"{name:<28} {count:>6} {100 * ran / max(count, 1):>5.1f}%")
-    print("A process that is killed by SIGKILL writes no figures: guard and worker count less than they ran.")
+        return 0
+    rooms: dict[str, Counts] = collections.defaultdict(Counts)
+    for path, counts in files.items():
+        for whole in rooms[os.path.dirname(path)], rooms["~all"]:
+            whole.lines.update({hash((path, n)): c for n, c in counts.lines.items()})
+            whole.branches.update({(hash((path, *b)), "", 0): c for b, c in counts.branches.items()})
+    print(f"{'room':<32} {'lines':>6} {'ran':>6} {'branches':>8} {'taken':>6}")
+    for name, counts in sorted(rooms.items()):
+        print(row(name.strip("~"), list(counts.lines.values()), list(counts.branches.values())))
+    print(f"\n{'file':<32} {'lines':>6} {'ran':>6} {'branches':>8} {'taken':>6} without those that are explained")
+    for path, bound in bounds.items():
+        counts = files[path]
+        left = [c for (n, _, _), c in counts.branches.items() if c or n not in explained[path]]
+        print(row(path, list(counts.lines.values()), list(counts.branches.values())) + f" {percent(left):>5.1f}%")
+        if not left or percent(left) < bound:
+            wrong.append(f"{path}: {percent(left):.1f}% of its branches were taken, expected {bound:g}% at least")
+    print("A process that is killed by SIGKILL writes no figures: workers count less than they run.")
+    for text in wrong:
+        print(text)
+    return int(bool(wrong))
 
 
-main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

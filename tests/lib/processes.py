@@ -54,9 +54,9 @@ def new_directory(prefix: str = "lunarch-test-") -> str:
     return tempfile.mkdtemp(prefix=prefix, dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 
 
-def scratch() -> str:
+def scratch(on_disk: bool = False) -> str:
     """A directory of this test's own, gone when the test ends."""
-    path = new_directory()
+    path = tempfile.mkdtemp(prefix="lunarch-test-", dir="/var/tmp") if on_disk else new_directory()
     atexit.register(_remove, path, os.getpid())
     return path
 

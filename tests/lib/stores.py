@@ -99,7 +99,7 @@ class File(Store):
     odd, matched = "a%b_c*d[e-f]g\\h^", ["aXXb_c*d[e-f]g\\h^", "aXXbXcXXdegh^", "aXbXcXdfgh^"]
 
     def __init__(self) -> None:
-        self.dir = scratch()
+        self.dir = scratch(on_disk="ON_DISK" in os.environ)
 
     def path(self, key: str) -> Any:
         return os.path.join(self.dir, key)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Proves that the tests of what safety rests upon can fail: breaks one rule at a time, of the lease (then the simulator
 looks for the seed that notices), or of a term's supervision, an elector's records, what locks in networked stores share
-or the messages between processes (then their unit tests are to notice). Words choose mutants by name, --part 1/3 every
-third one. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly
+or the messages between processes (then their unit tests are to notice). Words choose mutants by name, --part 1/4 every
+fourth one. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly
 once."""
 
 import contextlib
