@@ -406,7 +406,7 @@ coverage: test-deps
 	@scripts/coverage.py build/coverage
 coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
-	-LUNARCH=$(CURDIR)/build/coverage/lunarch SEEDS=3000 $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
+	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
 # Writes the form that make lint checks.
 format:

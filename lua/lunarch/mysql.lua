@@ -168,6 +168,9 @@ return function(natives)
 		local timeout = math.min(self.connect_timeout, math.max(0, by - lunarch.time.monotonic()))
 		local good, err = core.connect(self.conn, self.spec, timeout)
 		if not good then
+			if self.spec.cert and err.message:find "Lost connection" then -- all that the library says of it
+				err.message = ("%s (does the server take the certificate %s?)"):format(err.message, self.spec.cert)
+			end
 			return renamed(self, nil, err)
 		end
 		for _, text in ipairs(self.begin) do

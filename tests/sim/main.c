@@ -64,7 +64,7 @@ static void job(int fd, uint64_t first, uint64_t seeds, unsigned jobs, unsigned 
 	}
 	if (write(fd, &t, sizeof t) != (ssize_t)sizeof t)
 		_exit(1);
-	_exit(0);
+	exit(0); /* writes what an instrumented build counted */
 }
 
 static struct totals run(uint64_t first, uint64_t seeds, unsigned jobs)

@@ -167,11 +167,14 @@ static void check_saved(struct world *w, int i, uint64_t number)
 	if (w->store.exists && w->store.term > s.term && !w->cloned)
 		violate(w, i, "a deposed term's save was acknowledged");
 	n->promised = s;
+	if (!older(w->deleted,
+	           s)) /* deleted while the reply was on its way; another may have made a new record since */
+		return;
 	if (w->store.exists && older(w->store.saved, s) && !w->fell && !w->cloned)
 		violate(w, i, "a save was acknowledged that the record does not have");
 	if (w->store.exists && older(w->store.saved, s))
 		w->unrestored = true;
-	if (w->store.exists && older(w->acknowledged, s)) /* else it was deleted while the reply was on its way */
+	if (w->store.exists && older(w->acknowledged, s))
 		w->acknowledged = s;
 }
 
@@ -857,6 +860,7 @@ static void harm_record(struct world *w, enum fault f)
 	count(w, f);
 	say(w, -1, fault_names[f], w->store.holder);
 	if (f == FAULT_DELETED) {
+		w->deleted = w->store.saved;
 		w->store = (struct content){ 0 };
 		w->acknowledged = (struct saved){ 0 };
 		w->closed_until = w->now + 20 * SEC;

@@ -165,6 +165,7 @@ struct world {
 	bool counts; /* its tokens are its own count, whatever a candidate has seen */
 	int64_t last_token;
 	struct saved acknowledged; /* the newest */
+	struct saved deleted;      /* what the record had when a person deleted it */
 	uint64_t last_leader;
 	nsec last_act, closed_until; /* closed: no process starts */
 	unsigned deletions;

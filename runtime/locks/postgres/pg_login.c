@@ -167,7 +167,21 @@ static enum lock_outcome judge(const char *text, enum err_code *code)
 	return LOCK_FAILED;
 }
 
-enum lock_outcome pg_login_judge(const PGconn *conn, struct err *why)
+/* Where a server wants a client's certificate, libpq shows none if the file is not there, and does not say so. */
+static void login_name_certificate(PGconn *conn, struct err *why)
+{
+	PQconninfoOption *all = PQconninfo(conn);
+	size_t n = strlen(why->text);
+
+	for (const PQconninfoOption *o = all; o && o->keyword; o++)
+		if (strcmp(o->keyword, "sslcert") == 0)
+			snprintf(why->text + n, sizeof why->text - n,
+			         " (sslcert is %s: what is not there, or cannot be read, is not shown)",
+			         o->val && *o->val ? o->val : "not given");
+	PQconninfoFree(all);
+}
+
+enum lock_outcome pg_login_judge(PGconn *conn, struct err *why)
 {
 	enum err_code code;
 	char text[800];
@@ -185,6 +199,8 @@ enum lock_outcome pg_login_judge(const PGconn *conn, struct err *why)
 	        strstr(text, "no password supplied")
 	                ? " (give it in the URL, in a password file of libpq's, or in " LOCK_URL_PASSWORD ")"
 	                : "");
+	if (strstr(text, "client certificate"))
+		login_name_certificate(conn, why);
 	return outcome;
 }
 

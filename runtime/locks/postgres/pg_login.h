@@ -49,6 +49,6 @@ void pg_login_step(struct pg_login *l);
 void pg_login_cancel(struct pg_login *l);
 
 /* What libpq says of a connection that failed, on one line, and whether that is a refusal. */
-enum lock_outcome pg_login_judge(const PGconn *conn, struct err *why);
+enum lock_outcome pg_login_judge(PGconn *conn, struct err *why);
 
 #endif
