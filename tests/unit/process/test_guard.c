@@ -408,7 +408,8 @@ static struct guard_note scene_note_behind(struct scene *s)
 	return n;
 }
 
-static char *marked[] = { "sh", "-c", TERM_MARK_ENV "=2.9 sleep 1000 & " TERM_MARK_ENV "=2.9 sleep 1000 & wait", NULL };
+static char *marked[] = { "sh", "-c",
+	                  TERM_MARK_ENV "=2.9 sleep 1000 & " TERM_MARK_ENV "=2.9 sleep 1000 & exec sleep 1000", NULL };
 
 static void unmarked_tree(void)
 {
@@ -449,10 +450,9 @@ static void test_no_room(void)
 		swept += n.type == GUARD_SWEPT || n.type == GUARD_UNCLEAR;
 	} while (n.type && !swept);
 	ok(swept && n.slot == 2 && n.value == 2, "and told as soon as there is room: %d were killed", n.value);
+	scene_order(&s, (struct guard_order){ .type = GUARD_KILL });
 	n = scene_note_behind(&s);
-	while (n.type && n.type != GUARD_ENDED)
-		n = scene_note_behind(&s);
-	is_int(n.type, GUARD_ENDED, "the command, which waited for them, ends");
+	ok(n.type == GUARD_ENDED && WTERMSIG(n.value) == SIGKILL, "the next note is the one of the end");
 	is_int(scene_end(&s), 0, "nothing is left");
 }
 
