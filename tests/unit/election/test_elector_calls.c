@@ -1,0 +1,464 @@
+/* What an elector's user calls, and how it hears of trouble: on a real file lock, whose answers this test may turn into
+ * failures, older tokens or a refusal. What goes on in a term is in test_elector.c. */
+#include "base/mem.h"
+#include "election/elector.h"
+#include "loop/offload.h"
+#include "loop/timeline.h"
+#include "tap.h"
+
+#include <ev.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PATIENCE 60.
+#define LEASE (9 * NSEC_PER_SEC)
+
+static char dir[100], url[160];
+static const char *path;
+
+struct candidate {
+	struct lock_env env;
+	struct timeline timeline;
+	struct proof_self self;
+	struct elector *elector;
+	int leads, stops, asks, finished, others, no_leaders, troubles, back, hopeless, unsaved, saved, renewals;
+	bool stays; /* the script is not said to have stopped */
+	bool reaped, left, answers;
+	enum lease_reason reason;
+	int64_t token;
+	char trouble[400], leader[60], address[60];
+};
+
+static void on_lead(void *arg, const struct elector_term *t)
+{
+	struct candidate *c = arg;
+
+	c->leads++;
+	c->token = t->token;
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	(void)arg, (void)end, (void)kill;
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	struct candidate *c = arg;
+
+	(void)held, (void)stop_by;
+	c->stops++;
+	c->reason = reason;
+	if (!c->stays)
+		elector_stopped(c->elector, c->reaped);
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	struct candidate *c = arg;
+
+	c->others += !l->self;
+	snprintf(c->leader, sizeof c->leader, "%s", l->identity);
+	snprintf(c->address, sizeof c->address, "%s", l->address);
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	struct candidate *c = arg;
+
+	c->no_leaders++;
+	snprintf(c->leader, sizeof c->leader, "not %s", previous);
+}
+
+static void on_saved(void *arg, uint64_t save, bool good)
+{
+	struct candidate *c = arg;
+
+	(void)save;
+	c->saved += good;
+	c->unsaved += !good;
+}
+
+static void on_renewed(void *arg, nsec took)
+{
+	struct candidate *c = arg;
+
+	(void)took;
+	c->renewals++;
+}
+
+static void on_trouble(void *arg, const char *text)
+{
+	struct candidate *c = arg;
+
+	c->troubles += text != NULL;
+	c->back += text == NULL;
+	if (text)
+		snprintf(c->trouble, sizeof c->trouble, "%s", text);
+}
+
+static void on_hopeless(void *arg, const char *text)
+{
+	struct candidate *c = arg;
+
+	c->hopeless++;
+	snprintf(c->trouble, sizeof c->trouble, "%s", text);
+}
+
+static void on_ask(void *arg)
+{
+	struct candidate *c = arg;
+	const int64_t priority = 7;
+
+	c->asks++;
+	elector_answer(c->elector, c->answers, c->asks == 1 ? "" : "10.0.0.1:80", c->asks == 1 ? NULL : &priority);
+}
+
+static void on_finished(void *arg, bool left)
+{
+	struct candidate *c = arg;
+
+	c->finished++;
+	c->left = left;
+}
+
+static const struct elector_callbacks callbacks = {
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
+	.saved = on_saved,
+	.renewed = on_renewed,
+	.trouble = on_trouble,
+	.hopeless = on_hopeless,
+	.finished = on_finished,
+};
+
+/* ---- a lock whose answers may be changed ---- */
+
+static const struct lock_ops *real;
+static struct {
+	enum lock_outcome read, write; /* instead of what the store did; LOCK_OK: its own */
+	enum err_code code;
+	int64_t token; /* of acquisitions */
+	lock_done_fn *done;
+	void *arg;
+	bool writing;
+} twist;
+
+static void twisted(void *arg, const struct lock_result *r)
+{
+	struct lock_result other = *r;
+	enum lock_outcome outcome = twist.writing ? twist.write : twist.read;
+
+	(void)arg;
+	if (outcome != LOCK_OK) {
+		other = (struct lock_result){ .outcome = outcome };
+		err_set(&other.err, twist.code, "the store says no to a %s", twist.writing ? "write" : "read");
+	}
+	if (outcome == LOCK_OK && twist.writing && twist.token)
+		other.token = twist.token;
+	twist.done(twist.arg, &other);
+}
+
+static void twist_read(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
+{
+	twist.writing = false;
+	twist.done = done;
+	twist.arg = arg;
+	real->read(l, by, twisted, NULL);
+}
+
+static void twist_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                        struct instant by, lock_done_fn *done, void *arg)
+{
+	twist.writing = true;
+	twist.done = done;
+	twist.arg = arg;
+	if (twist.write == LOCK_FAILED) { /* a write that failed was not applied */
+		real->read(l, by, twisted, NULL);
+		return;
+	}
+	real->write(l, r, expected, durable, by, twisted, NULL);
+}
+
+static struct lock *open_twisted(struct lock_env *env)
+{
+	static struct lock_ops ops;
+	struct err err;
+	struct lock *l = lock_open(env, url, &err);
+
+	real = l->ops;
+	ops = *real;
+	ops.read = twist_read;
+	ops.write = twist_write;
+	l->ops = &ops;
+	return l;
+}
+
+/* ---- candidates ---- */
+
+static struct elector_config config_of(struct candidate *c)
+{
+	struct elector_config config = { .env = &c->env,
+		                         .timeline = &c->timeline,
+		                         .self = &c->self,
+		                         .lock = url,
+		                         .identity = "a",
+		                         .address = "",
+		                         .times = { .lease = LEASE } };
+
+	lease_times_default(&config.times);
+	return config;
+}
+
+static void prepare(struct candidate *c)
+{
+	*c = (struct candidate){ .reaped = true, .answers = true };
+	memset(&twist, 0, sizeof twist);
+	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	c->env.offload = offload_new(c->env.loop, 1, NULL);
+	timeline_init(&c->timeline, c->env.loop);
+	proof_self_init(&c->self, dir);
+}
+
+static void start(struct candidate *c, struct elector_config *config)
+{
+	struct err err;
+
+	config->opened = open_twisted(&c->env);
+	c->elector = elector_new(config, &callbacks, c, &err);
+	if (!c->elector)
+		printf("Bail out! %s\n", err.text), exit(1);
+}
+
+static void fini(struct candidate *c)
+{
+	elector_free(c->elector);
+	lock_env_fini(&c->env);
+	proof_self_fini(&c->self);
+	offload_free(c->env.offload);
+	timeline_fini(&c->timeline);
+	ev_loop_destroy(c->env.loop);
+	unlink(path);
+}
+
+static bool until(struct candidate *c, const int *counter, int want)
+{
+	for (double end = ev_time() + PATIENCE; *counter < want && ev_time() < end; usleep(500))
+		ev_run(c->env.loop, EVRUN_NOWAIT);
+	return *counter >= want;
+}
+
+static void put(const char *holder, int64_t lease_ms, int64_t token, const char *forced)
+{
+	struct record r;
+
+	record_init(&r);
+	mem_replace(&r.holder, holder);
+	mem_replace(&r.address, "10.9.9.9:9");
+	mem_replace(&r.forced, forced);
+	r.state = *holder ? RECORD_LEADING : RECORD_RELEASED;
+	r.lease_ms = lease_ms;
+	r.term = 7;
+	r.token = token;
+	char *text = record_print(&r);
+	FILE *f = fopen(path, "we");
+	fputs(text, f);
+	fclose(f);
+	free(text);
+	record_fini(&r);
+}
+
+/* ---- */
+
+static void refusals(void)
+{
+	struct candidate c;
+	struct err err;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	config.identity = "a\xff";
+	ok(!elector_new(&config, &callbacks, &c, &err) && err.code == ERR_USAGE && strstr(err.text, "identity"),
+	   "an identity that JSON cannot hold is refused: %s", err.text);
+	config = config_of(&c);
+	config.address = "\xc0";
+	ok(!elector_new(&config, &callbacks, &c, &err) && strstr(err.text, "address"), "and so is an address");
+	config = config_of(&c);
+	config.times.renew = config.times.lease;
+	ok(!elector_new(&config, &callbacks, &c, &err) && err.code == ERR_USAGE, "times that do not fit: %s", err.text);
+	config = config_of(&c);
+	config.lock = "nostore://x";
+	ok(!elector_new(&config, &callbacks, &c, &err) && strstr(err.text, "nostore"), "a lock of no kind: %s",
+	   err.text);
+	config = config_of(&c);
+	start(&c, &config);
+	ok(elector_save(c.elector, 1, "{", &err) < 0 && err.code == ERR_INVALID, "a checkpoint that is no JSON: %s",
+	   err.text);
+	fini(&c);
+}
+
+static void asked(void)
+{
+	struct candidate c;
+	struct elector_status s;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	config.asks = true;
+	c.answers = false;
+	start(&c, &config);
+	elector_campaign(c.elector);
+	ok(until(&c, &c.asks, 2) && c.leads == 0, "who is told no does not lead, and asks again");
+	c.answers = true;
+	ok(until(&c, &c.leads, 1), "who is told yes leads");
+	elector_status(c.elector, &s);
+	is_str(s.address, "10.0.0.1:80", "with the address that came with the answer");
+	is_int(elector_handover(c.elector, "a", NSEC_PER_SEC, (char[33]){ "" }, &(struct err){ 0 }), -1,
+	       "a leader hands nothing over to itself");
+	fini(&c);
+}
+
+static void observer(void)
+{
+	struct candidate c;
+
+	put("somebody", 3600000, 5, "");
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	config.observer = true;
+	start(&c, &config);
+	elector_tell_leader(c.elector);
+	is_int(c.others, 0, "before the store was read nobody is told");
+	elector_pause(c.elector, "of no matter");
+	elector_campaign(c.elector);
+	ok(until(&c, &c.others, 1), "an observer hears who leads");
+	is_str(c.leader, "somebody", "by its name");
+	is_str(c.address, "10.9.9.9:9", "and its address");
+	elector_tell_leader(c.elector);
+	is_int(c.others, 2, "and once more when that is asked for");
+	put("", 1000, 5, "");
+	ok(until(&c, &c.no_leaders, 1), "and that nobody leads");
+	is_str(c.leader, "not somebody", "who did before");
+	elector_end(c.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	ok(until(&c, &c.finished, 1) && !c.left, "it ends with nothing held");
+	fini(&c);
+}
+
+static void paused(void)
+{
+	struct candidate c;
+	struct elector_status s;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	elector_campaign(c.elector);
+	until(&c, &c.leads, 1);
+	elector_pause(c.elector, "the script is replaced");
+	elector_status(c.elector, &s);
+	ok(s.leading && strcmp(s.paused_why, "the script is replaced") == 0,
+	   "a pause has its reason, and the term goes on");
+	until(&c, &c.renewals, 2);
+	is_int(c.stops, 0, "renewed");
+	c.reaped = false;
+	elector_end(c.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	ok(until(&c, &c.finished, 1) && c.left, "what cannot be killed leaves the lease to expire");
+	fini(&c);
+}
+
+static void trouble(void)
+{
+	struct candidate c;
+	struct err err;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	twist.read = LOCK_FAILED;
+	twist.code = ERR_UNREACHABLE;
+	elector_campaign(c.elector);
+	ok(until(&c, &c.troubles, 2), "a store that fails is told of each time");
+	is_str(c.trouble, "the store says no to a read", "in its words");
+	twist.read = LOCK_OK;
+	ok(until(&c, &c.back, 1) && until(&c, &c.leads, 1), "that it answers again is told, too, and it leads");
+	twist.write = LOCK_FAILED;
+	twist.code = ERR_DENIED;
+	elector_save(c.elector, 1, "{\"n\":1}", &err);
+	ok(until(&c, &c.troubles, 3), "a write that fails in a term is trouble");
+	is_str(c.trouble, "the store says no to a write", "in its words");
+	ok(until(&c, &c.stops, 1) && c.reason == LEASE_EXPIRED && c.unsaved == 1 && c.saved == 0,
+	   "a term whose renewals fail ends in time, and what it wanted to save is not saved");
+	fini(&c);
+}
+
+static void hopeless(void)
+{
+	struct candidate c;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	twist.read = LOCK_REFUSED;
+	twist.code = ERR_USAGE;
+	elector_campaign(c.elector);
+	ok(until(&c, &c.hopeless, 1), "what no later try can mend is told as such: %s", c.trouble);
+	fini(&c);
+}
+
+static void low_token(void)
+{
+	struct candidate c;
+
+	put("somebody", 500, 1000, "for a test");
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	twist.token = 10;
+	elector_campaign(c.elector);
+	ok(until(&c, &c.troubles, 1) && c.leads == 0, "a token below one that was seen is not led by");
+	ok(strstr(c.trouble, "10") && strstr(c.trouble, "1000"), "%s", c.trouble);
+	twist.token = 2000;
+	ok(until(&c, &c.leads, 1) && c.token == 2000, "a larger one is");
+	ok(c.back >= 1, "and that is the end of the trouble");
+	fini(&c);
+}
+
+static void foreign(void)
+{
+	struct candidate c;
+	FILE *f = fopen(path, "we");
+
+	fputs("{\"name\":\"package.json\"}", f);
+	fclose(f);
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	elector_campaign(c.elector);
+	ok(until(&c, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s", c.trouble);
+	is_int(c.leads, 0, "nobody leads on it");
+	fini(&c);
+}
+
+int main(void)
+{
+	snprintf(dir, sizeof dir, "/dev/shm/lunarch-calls-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	snprintf(url, sizeof url, "file:%s/lock", dir);
+	path = url + strlen("file:");
+	refusals();
+	asked();
+	observer();
+	paused();
+	trouble();
+	hopeless();
+	low_token();
+	foreign();
+	char command[140];
+	snprintf(command, sizeof command, "rm -rf '%s'", dir);
+	return system(command) != 0 || tap_done();
+}
