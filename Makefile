@@ -448,7 +448,7 @@ uninstall:
 help:
 	@echo "make deps    installs the packages to build with      make   builds"
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
-	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
+	@echo "make test    every test      make asan   again under the sanitizers   make tsan   what has threads   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make model-full   all states of the protocol's model, for three candidates"
 	@echo "make test-galera   those of make test that need a cluster of MariaDB: two nodes and an arbitrator"

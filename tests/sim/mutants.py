@@ -145,6 +145,11 @@ UNIT_TESTS = [
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/script/test_worker.c"],
+    *(
+        sources_in("base", "loop", "process")
+        + ["runtime/election/death_proof.c", "runtime/lease/advice.c", "runtime/lease/record.c", test]
+        for test in ("tests/unit/process/test_deadline_page.c", "tests/unit/process/test_guard.c")
+    ),
     sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
     [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it

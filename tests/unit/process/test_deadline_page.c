@@ -76,6 +76,30 @@ static void test_making(void)
 	close(other);
 }
 
+/* Right in each byte, but its owner could shrink it under its readers. */
+static void test_unsealed(void)
+{
+	struct err err;
+	int fd[PAGE_FILES], copy[PAGE_FILES];
+	struct page *p = new_page(3, fd);
+	struct stat st;
+
+	for (int i = 0; i < PAGE_FILES; i++) {
+		copy[i] = memfd_create("copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fstat(fd[i], &st);
+		char *bytes = calloc(1, (size_t)st.st_size);
+		if (pread(fd[i], bytes, (size_t)st.st_size, 0) != st.st_size ||
+		    write(copy[i], bytes, (size_t)st.st_size) != st.st_size)
+			printf("Bail out! a page of %lld bytes cannot be copied\n", (long long)st.st_size), exit(1);
+		free(bytes);
+	}
+	ok(!page_map(copy, &err) && err.code == ERR_INVALID, "a copy of a page that is not sealed is refused: %s",
+	   err.text);
+	close_both(copy);
+	page_unmap(p);
+	close_both(fd);
+}
+
 /* ---- who may write what ---- */
 
 /* As a worker that runs anything might: every byte of the page that it can write. How many that were; -1: it could not
@@ -340,6 +364,7 @@ int main(void)
 	struct page *p = new_page(8, fd);
 
 	test_making();
+	test_unsealed();
 	test_hostile();
 	test_term(p);
 	test_expiry(p);

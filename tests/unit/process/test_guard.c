@@ -311,15 +311,20 @@ static void test_worker(void)
 
 static void test_command(void)
 {
-	char *script[] = { "sh", "-c", "kill -STOP $$; exit 9", NULL };
+	char path[60], text[200], *script[] = { "sh", "-c", text, NULL };
 	struct scene s = { .kind = "command", .command = script };
 
+	/* Going on is told only if it can be seen before the end. */
+	snprintf(path, sizeof path, "/tmp/lunarch-guard-%d", (int)getpid());
+	snprintf(text, sizeof text, "kill -STOP $$; until [ -e %s ]; do sleep 0.02; done; exit 9", path);
 	scene_start(&s);
 	is_int(scene_note(&s).type, GUARD_STARTED, "a command is started");
 	is_int(scene_note(&s).type, GUARD_STOPPED, "that it was stopped is told");
 	scene_order(&s, (struct guard_order){ .type = GUARD_SIGNAL, .signal = SIGCONT });
 	is_int(scene_note(&s).type, GUARD_CONTINUED, "and that it went on");
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	struct guard_note n = scene_note(&s);
+	unlink(path);
 	ok(n.type == GUARD_ENDED && WEXITSTATUS(n.value) == 9, "and how it ended");
 	is_int(scene_end(&s), 0, "nothing is left");
 }
