@@ -185,9 +185,9 @@ ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/e
 
 PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(MODEL:%=plain:%) $(SYSTEM:%=plain:%)
 ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
-# What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock, the proof of a death, files with tokens.
+# What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock on a disk, the proof of a death.
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
-TSAN_SYSTEM := tests/locks/test_file.py tests/cluster/faults/lookups.py tests/locks/kube_credentials.py
+TSAN_SYSTEM := tests/locks/test_file.py
 TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%) $(TSAN_SYSTEM:%=tsan:%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
@@ -225,7 +225,7 @@ built-asan:
 asan-programs: all $(BUILD)/conform $(UNIT)
 built-tsan:
 	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/tsan WERROR= HARDEN= CFLAGS='$(TSAN)' LDFLAGS='-fsanitize=thread' tsan-programs
-tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(filter %/kube.so,$(MODULES)) $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
+tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.

@@ -31,7 +31,12 @@ ALT = "IP:127.0.0.1,DNS:localhost"
 RIGHT = OURS.server()
 # Whose certificate the server shows, the authority that the client has, what the error says.
 SHOWN = (
-    ("another host's", OURS.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test"), OURS.ca, "is for|does not match|verif|Validation"),
+    (
+        "another host's",
+        OURS.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test"),
+        OURS.ca,
+        "is for|does not match|verif|Validation",
+    ),
     ("one that has expired", OURS.sign("late", "/CN=late", ALT, "-1"), OURS.ca, "expired|verify failed"),
     ("a self-signed one", self_signed(OURS), OURS.ca, "self.signed|certificate"),
     ("another authority's", OTHERS.server(), OURS.ca, "certificate"),
