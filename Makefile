@@ -187,8 +187,7 @@ PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(MODEL:%=plain:%) 
 ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 # What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock on a disk, the proof of a death.
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
-TSAN_SYSTEM := tests/locks/test_file.py
-TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%) $(TSAN_SYSTEM:%=tsan:%)
+TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
 STORE_QUEUE := $(STORE_TESTS:%=store:%)
