@@ -20,9 +20,14 @@ FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 
 def build(name: str, *flags: Any) -> Any:
     """A C file of this directory, compiled beside the binary under test; its path."""
-    home = os.path.join(os.path.dirname(LUNARCH), "tests", "cluster", "faults")
+    return compiled(os.path.join(FAULTS, name), *flags)
+
+
+def compiled(source: str, *flags: Any) -> str:
+    """A C file of the tests, likewise."""
+    home = os.path.join(os.path.dirname(LUNARCH), os.path.relpath(os.path.dirname(source), ROOT))
     os.makedirs(home, exist_ok=True)
-    out = os.path.join(home, name.replace(".c", ".so" if "-shared" in flags else ""))
+    out = os.path.join(home, os.path.basename(source).replace(".c", ".so" if "-shared" in flags else ""))
     new = tempfile.mktemp(dir=home)
     subprocess.run(
         [
@@ -35,7 +40,7 @@ def build(name: str, *flags: Any) -> Any:
             *flags,
             "-o",
             new,
-            os.path.join(FAULTS, name),
+            source,
             "-ldl",
         ],
         check=True,
@@ -58,6 +63,7 @@ class Field:
         self.witness = os.path.join(self.dir, "witness")
         self.program = build("witness.c")
         self.candidates: list[Candidate] = []
+        self.counted = ""
 
     def join(
         self,
@@ -113,7 +119,7 @@ class Field:
         with open(self.lock) as f:
             return json.load(f)
 
-    def checkpoints(self) -> list[Any]:
+    def stale(self) -> list[Any]:
         """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none."""
         loaded: dict[int, int] = {}
         saved: dict[int, int] = {}
@@ -124,13 +130,19 @@ class Field:
                         n != "none"
                     ):  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
                         seen[int(token)] = max(int(n), seen.get(int(token), 0))
-        note(f"{len(saved)} terms saved, {len(loaded)} loaded")
+        self.counted = f"{len(saved)} terms saved, {len(loaded)} loaded"
         return [
             (token, n, earlier, saved[earlier])
             for token, n in loaded.items()
             for earlier in saved
             if earlier < token and saved[earlier] > n
         ]
+
+    def checkpoints(self) -> list[Any]:
+        """The same, for a verdict."""
+        stale = self.stale()
+        note(self.counted)
+        return stale
 
     def verdict(self, what: str) -> bool:
         overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]

@@ -1,0 +1,219 @@
+/* Runs a candidate, and lets the n-th system call of a kind fail in one of its processes, whoever makes it: the program, a
+ * library, or the C library itself. It counts them all. Usage: inject NTH_FILE PROGRAM ARGUMENT...
+ *
+ * As `strace -f --inject` does it, by ptrace(2) and seccomp(2), but in the process of one role (strace counts in
+ * each), and only the calls of that kind are stopped. The program keeps this process' number; who traces it is no
+ * child of it. x86-64. Built and used by tests/lib/nth.py. */
+#include "nth.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#ifndef __x86_64__
+#error "the registers are those of x86-64"
+#endif
+
+#define THREADS_MOST 4096
+
+struct thread {
+	pid_t pid, process;
+	enum nth_role role;
+	int waits; /* it stopped before its parent said that it was born */
+};
+
+static struct thread threads[THREADS_MOST];
+
+static struct thread *thread_of(pid_t pid)
+{
+	for (size_t i = 0; i < THREADS_MOST; i++)
+		if (threads[i].pid == pid)
+			return &threads[i];
+	return NULL;
+}
+
+static pid_t process_of(pid_t pid)
+{
+	char path[64], text[512] = "";
+
+	snprintf(path, sizeof path, "/proc/%d/status", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return pid;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	close(fd);
+	const char *at = n > 0 ? strstr(text, "\nTgid:") : NULL;
+	return at ? atoi(at + 6) : pid;
+}
+
+static struct thread *thread_add(pid_t pid, enum nth_role role)
+{
+	struct thread *t = thread_of(pid);
+
+	if (!t)
+		t = thread_of(0);
+	if (!t)
+		abort();
+	*t = (struct thread){ .pid = pid, .process = process_of(pid), .role = role };
+	return t;
+}
+
+/* What a process of this role starts, until it executes something. */
+static enum nth_role role_of_child(enum nth_role parent)
+{
+	switch (parent) {
+	case ELECTOR:
+		return LAUNCHED;
+	case GUARD:
+		return WORKER;
+	case WORKER:
+	case DRIVER:
+		return SPAWNED;
+	default:
+		return OTHER;
+	}
+}
+
+static void on_birth(pid_t parent, pid_t child)
+{
+	const struct thread *p = thread_of(parent), *c = thread_of(child);
+	enum nth_role role = p ? p->role : OTHER;
+	int waited = c && c->waits;
+
+	thread_add(child, p && process_of(child) == p->process ? role : role_of_child(role));
+	if (waited)
+		ptrace(PTRACE_CONT, child, 0, 0);
+}
+
+static void on_exec(pid_t pid, unsigned long before)
+{
+	char number[24];
+
+	if ((pid_t)before != pid && thread_of((pid_t)before))
+		thread_of((pid_t)before)->pid = 0;
+	snprintf(number, sizeof number, "%d", pid);
+	thread_add(pid, nth_role_of(number));
+}
+
+static void on_call(struct nth *shared, pid_t pid)
+{
+	const struct thread *t = thread_of(pid);
+	struct user_regs_struct r;
+
+	if (!t || ptrace(PTRACE_GETREGS, pid, 0, &r) < 0 || r.orig_rax >= WHATS ||
+	    !nth_is_now(shared, t->role, r.orig_rax))
+		return;
+	nth_fired(shared, r.rdi, (uint64_t)pid);
+	r.orig_rax = ~0ULL; /* none: not done (ptrace(2), seccomp(2)) */
+	r.rax = (unsigned long long)-(long long)shared->error;
+	ptrace(PTRACE_SETREGS, pid, 0, &r);
+}
+
+static void on_stop(struct nth *shared, pid_t pid, int status)
+{
+	int signal = WSTOPSIG(status), event = status >> 16;
+	unsigned long message = 0;
+
+	switch (event) {
+	case PTRACE_EVENT_SECCOMP:
+		on_call(shared, pid);
+		break;
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE:
+		if (ptrace(PTRACE_GETEVENTMSG, pid, 0, &message) == 0)
+			on_birth(pid, (pid_t)message);
+		break;
+	case PTRACE_EVENT_EXEC:
+		if (ptrace(PTRACE_GETEVENTMSG, pid, 0, &message) == 0)
+			on_exec(pid, message);
+		break;
+	case PTRACE_EVENT_STOP:
+		if (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
+			ptrace(PTRACE_LISTEN, pid, 0, 0);
+			return;
+		}
+		if (!thread_of(pid)) {
+			thread_add(pid, OTHER)->waits = 1;
+			return;
+		}
+		break;
+	default: /* a signal: it is delivered */
+		ptrace(PTRACE_CONT, pid, 0, (unsigned long)signal);
+		return;
+	}
+	ptrace(PTRACE_CONT, pid, 0, 0);
+}
+
+static void trace(struct nth *shared, pid_t first, int ready)
+{
+	const unsigned long options = PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |
+	                              PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+	int status;
+	pid_t pid;
+
+	if (ptrace(PTRACE_SEIZE, first, 0, options) < 0)
+		_exit(3);
+	thread_add(first, OTHER);
+	if (write(ready, "", 1) != 1)
+		_exit(3);
+	close_range(0, ~0U, 0); /* nobody is to wait for us at the end of a pipe */
+	while ((pid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR) {
+		if (pid <= 0)
+			continue;
+		if (WIFSTOPPED(status))
+			on_stop(shared, pid, status);
+		else if (thread_of(pid))
+			thread_of(pid)->pid = 0;
+	}
+	_exit(0);
+}
+
+/* Every call is stopped to be counted; else those that are to fail alone. */
+static int filter_calls(const struct nth *shared)
+{
+	struct sock_filter one[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)shared->what, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog part = { .len = shared->n ? 4 : 1, .filter = shared->n ? one : one + 2 };
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &part);
+}
+
+int main(int argc, char **argv)
+{
+	struct nth *shared = argc > 2 ? nth_map(argv[1]) : NULL;
+	int ready[2];
+	pid_t self = getpid(), between;
+	char byte;
+
+	if (!shared || pipe2(ready, O_CLOEXEC) < 0)
+		return 3;
+	between = fork();
+	if (between == 0) {
+		setsid();
+		if (fork() == 0)
+			trace(shared, self, ready[1]);
+		_exit(0);
+	}
+	close(ready[1]);
+	if (between < 0 || waitpid(between, NULL, 0) < 0 || read(ready[0], &byte, 1) != 1)
+		return 3;
+	close(ready[0]);
+	if (filter_calls(shared) < 0)
+		return 3;
+	execvp(argv[2], argv + 2);
+	return 3;
+}

@@ -1,0 +1,325 @@
+"""The n-th allocation or system call of one process of a candidate fails, in a whole term with a standby beside it: what
+became of it.
+
+Not which of them are tried: tests/failures/*.py choose. Used by these."""
+
+import concurrent.futures
+import dataclasses
+import errno
+import json
+import mmap
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import stores
+from candidates import Candidate, timing
+from field import Field, compiled
+from kubeapi import Api
+from processes import LUNARCH, PATIENCE, ROOT, alive, children, marked, scratch, wait_for
+from tap import note, ok
+
+HOME = os.path.join(ROOT, "tests", "failures")
+ROLES = ["other", "elector", "guard", "worker", "launched", "driver", "spawned"]
+OWN, LIBRARY = range(2)
+WHATS, SITES, HEAD = 512, 16384, 64  # nth.h
+# Others may lead 1.5 s after the last term's processes should be dead, which a busy machine may be late by.
+TIMES = timing("5s", renew="3s", retry="150ms", stop_grace="500ms", kill="750ms", drift="750ms")
+SETTLED = 8.0  # seconds in which a candidate leads, or will not because of what failed
+SPARE = 4  # descriptors that a second connection, and what it leaves for a moment, may take
+
+
+class File:
+    """The words of nth.h."""
+
+    def __init__(self) -> None:
+        self.path = os.path.join(scratch(), "nth")
+        size = 8 * (HEAD + len(ROLES) * (WHATS + 2 * SITES))
+        with open(self.path, "w+b") as f:
+            f.truncate(size)
+            self.map = mmap.mmap(f.fileno(), size)
+
+    def words(self, at: int, count: int) -> list[int]:
+        return list(struct.unpack_from(f"={count}Q", self.map, 8 * at))
+
+    def begin(self, *words: int) -> None:
+        self.map[:] = bytes(len(self.map))
+        struct.pack_into(f"={len(words)}Q", self.map, 0, *words)
+
+    def counts(self, role: str) -> list[int]:
+        return self.words(HEAD + WHATS * ROLES.index(role), WHATS)
+
+    def sites(self, role: str, what: int) -> list[int]:
+        at = HEAD + WHATS * len(ROLES) + (2 * ROLES.index(role) + what) * SITES
+        return self.words(at, min(SITES, self.counts(role)[what]))
+
+
+def _symbols(*arguments: str) -> list[tuple[int, str]]:
+    out = subprocess.run(["nm", "-n", *arguments], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^([0-9a-f]+) [tT] (\S+)$", out, re.M)
+    return [(int(at, 16), name) for at, name in found]
+
+
+def own_code() -> tuple[int, int]:
+    """Where in the program its own functions are: it is linked before the libraries, in one piece (Makefile)."""
+    build = os.path.dirname(LUNARCH)
+    objects = [os.path.join(d, f) for d, _, files in os.walk(f"{build}/obj") for f in files if f.endswith(".o")]
+    out = subprocess.run(["nm", *objects], capture_output=True, text=True, check=True).stdout
+    own = set(re.findall(r"^[0-9a-f]+ T (\S+)$", out, re.M)) - {"main"}
+    symbols = [(at, name) for at, name in _symbols("--extern-only", LUNARCH) if name != "main"]
+    places = [i for i, (_, name) in enumerate(symbols) if name in own]
+    first, last = places[0], places[-1]
+    strangers = [name for _, name in symbols[first:last] if name not in own]
+    if strangers:
+        raise RuntimeError(f"in the middle of the program's own code: {strangers[:5]}")
+    return symbols[first - 1][0] + 1 if first else 0, symbols[last + 1][0]
+
+
+class Places:
+    """Names for addresses in the program."""
+
+    def __init__(self) -> None:
+        self.symbols = _symbols(LUNARCH)
+
+    def name(self, at: int) -> str:
+        below = [name for address, name in self.symbols if address <= at]
+        return below[-1] if below and at < self.symbols[-1][0] + 4096 else "a shared library"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """how: "alloc", or the name of a system call. n: 0: nothing fails, all are counted. rest: what follows fails,
+    too."""
+
+    how: str
+    role: str
+    n: int = 0
+    what: int = 0  # of an allocation: OWN or LIBRARY; of a system call: its number
+    error: int = errno.ENOMEM
+    rest: bool = False
+
+    def __str__(self) -> str:
+        kind = ["own allocation", "allocation by a library"][self.what] if self.how == "alloc" else self.how
+        after = " and all later ones" if self.rest else ""
+        return f"{self.role}: {kind} {self.n}{after}: {errno.errorcode[self.error]}"
+
+
+@dataclasses.dataclass
+class Outcome:
+    fault: Fault
+    kind: str = "not reached"
+    fired: bool = False
+    at: int = 0
+    status: int | None = None
+    wrong: list[str] = dataclasses.field(default_factory=list)
+    left: set[str] = dataclasses.field(default_factory=set)  # files after a clean end
+    descriptors: int = 0  # of the elector while it leads
+    log: list[str] = dataclasses.field(default_factory=list)
+    file: Any = None  # of a counting run
+
+
+class Kube(stores.Store):
+    """The API server of the tests: a real one's start takes longer than all that is tried on it."""
+
+    name = "kubernetes"
+
+    def __init__(self) -> None:
+        self.api, self.home = Api(), scratch()
+
+    def url(self, key: str, through: Any = None) -> str:
+        return str(self.api.url(self.home, key))
+
+    def end(self) -> None:
+        pass
+
+
+STORES: dict[str, Callable[[], Any]] = {
+    "file": stores.File,
+    "shared": stores.SharedFile,
+    "redis": stores.Redis,
+    "etcd": stores.Etcd,
+    "postgres": stores.Postgres,
+    "zookeeper": stores.ZooKeeper,
+    "kubernetes": Kube,
+    "mariadb": stores.MariaDB,
+    "consul": stores.Consul,
+    "s3": stores.S3,
+}
+
+
+class Lab:
+    """One store, and terms on it in which something fails."""
+
+    def __init__(self, name: str, options: Sequence[str] = ()) -> None:
+        self.store, self.options = STORES[name](), options
+        self.alloc = compiled(os.path.join(HOME, "alloc.c"), "-shared", "-fPIC")
+        self.inject = compiled(os.path.join(HOME, "inject.c"))
+        self.own = own_code()
+        self.usual: Outcome | None = None  # what a term is like in which nothing fails
+        self.files = threading.local()
+
+    def count(self, how: str) -> Any:
+        """A term in which nothing fails; its file."""
+        out = Term(self, Fault(how, "elector")).run()
+        if out.wrong or out.status != 0:
+            raise RuntimeError(f"a term in which nothing fails: {out}")
+        self.usual = out
+        return out.file
+
+    def file(self) -> File:
+        """One for each thread."""
+        if not hasattr(self.files, "file"):
+            self.files.file = File()
+        found: File = self.files.file
+        return found
+
+
+class Term:
+    def __init__(self, lab: Lab, fault: Fault) -> None:
+        self.lab, self.fault, self.mark = lab, fault, f"NTH_RUN={uuid.uuid4()}"
+        self.f = Field(str(fault))
+        self.lock = lab.store.url(f"nth-{uuid.uuid4().hex[:12]}")
+        self.out = Outcome(fault, file=lab.file())
+
+    def join(self, name: str, **more: Any) -> Any:
+        state = os.path.join(self.f.dir, "state")
+        env = {**self.lab.store.env, **more.pop("env", {})}
+        return self.f.join(
+            name, "--state-dir", state, *self.lab.options, times=TIMES, lock=self.lock, env=env, **more
+        )
+
+    def hurt(self) -> Any:
+        """The candidate in which something fails."""
+        fault, file = self.fault, self.out.file
+        env = dict([self.mark.split("=")])
+        if fault.how == "alloc":
+            file.begin(ROLES.index(fault.role), fault.what, fault.n, fault.error, *self.lab.own, 0, 0, 0, fault.rest)
+            env |= {"LD_PRELOAD": self.lab.alloc, "NTH_FILE": file.path}
+            return self.join("a", env=env)
+        file.begin(ROLES.index(fault.role), fault.what, fault.n, fault.error, 0, 0, 0, 0, 0, fault.rest)
+        return self.join("a", env=env, prefix=[self.lab.inject, file.path])
+
+    def run(self) -> Outcome:
+        try:
+            self.play()
+        finally:
+            self.f.end()
+        return self.out
+
+    def play(self) -> None:
+        a = self.hurt()
+        wait_for(lambda: a.said("saved ") or a.process.poll() is not None, SETTLED)
+        b = self.join("b")
+        wait_for(lambda: b.all("new_leader") or b.all("became_leader") or a.process.poll() is not None, SETTLED)
+        ended_itself = a.process.poll() is not None
+        self.out.descriptors = len(descriptors(a.pid)) if not ended_itself else 0
+        a.ask_to_stop()
+        self.out.status = a.leave()
+        if self.out.status is None:
+            self.out.wrong.append("it does not end when it is told to")
+            a.kill()
+        if not self.f.acts(1, "b"):
+            self.out.wrong.append("nobody leads afterwards")
+        if not wait_for(lambda: not marked(self.mark), 20):
+            self.out.wrong.append(f"processes of it live on: {[name_of(p) for p in marked(self.mark)]}")
+        if b.stop() != 0:
+            self.out.wrong.append(f"the other one ended with status {b.process.returncode}")
+        wait_for(lambda: a.closed and b.closed, 10)
+        fired, at = self.out.file.words(6, 2)
+        self.out.fired, self.out.at = fired > 0, at
+        self.judge(a, b, ended_itself)
+
+    def judge(self, a: Any, b: Any, ended_itself: bool) -> None:
+        out, tokens = self.out, [token for token, _ in self.f.terms()]
+        out.wrong += self.f.lines("overlaps")
+        if tokens != sorted(set(tokens)):
+            out.wrong.append(f"tokens do not grow: {tokens}")
+        out.wrong += [f"a checkpoint is older than what was saved: {c}" for c in self.f.stale()]
+        text = [e["message"] for c in (a, b) for e in c.all("unparsed")]
+        out.wrong += [line for line in text if re.search(r"Sanitizer|runtime error:|corrupt|double free", line)]
+        said = [e for e in a.events if e.get("level") in ("warn", "error") or e.get("event") == "unparsed"]
+        if ended_itself and out.status == 0:
+            out.wrong.append("it ended of itself, with status 0")
+        if ended_itself and not said:
+            out.wrong.append(f"it ended of itself with status {out.status}, and said nothing")
+        if out.status == 0 and not ended_itself:
+            out.left = {re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", "N", p) for p in files(self.f.dir)}
+            self.compare()
+        out.kind = self.kind(a, ended_itself) if out.fired else "not reached"
+        out.log = [f"{c.name}: {e.get('event')} {e.get('message', '')}" for c in (a, b) for e in c.events]
+
+    def compare(self) -> None:
+        """With a term in which nothing fails."""
+        out, usual = self.out, self.lab.usual
+        if not usual:
+            return
+        if out.left - usual.left:
+            out.wrong.append(f"files are left: {sorted(out.left - usual.left)}")
+        if out.descriptors > usual.descriptors + SPARE:
+            out.wrong.append(f"{out.descriptors} descriptors are open, usual are {usual.descriptors}")
+
+    def kind(self, a: Any, ended_itself: bool) -> str:
+        if self.out.status is None or self.out.status < 0:
+            return "ended hard"
+        if ended_itself or self.out.status:
+            return "ended clean"
+        if a.all("guard_lost") or a.all("guard_killed") or a.all("worker_gone"):
+            return "lost its processes, went on"
+        return "went on" if a.all("became_leader") else "did not lead, ended when told to"
+
+
+def descriptors(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return []
+
+
+def files(directory: str) -> list[str]:
+    found = [os.path.join(d, f) for d, _, names in os.walk(directory) for f in names]
+    return [os.path.relpath(p, directory) for p in found]
+
+
+def name_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f"{pid} {f.read().replace(bytes(1), b' ').decode(errors='replace')}"
+    except OSError:
+        return str(pid)
+
+
+def try_all(lab: Lab, faults: Iterable[Fault], what: str, at_once: int = 4, seconds: float = 0) -> dict[str, int]:
+    """One sentence for all of them; what went wrong is noted, with the fault by which it can be done again. seconds: no
+    more are begun after so long (0: all)."""
+    counts: dict[str, int] = {}
+    wrong: list[Outcome] = []
+    end = time.monotonic() + seconds if seconds else float("inf")
+
+    def one(fault: Fault) -> Outcome | None:
+        return Term(lab, fault).run() if time.monotonic() < end else None
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for out in pool.map(one, faults):
+            kind = out.kind if out else "not tried for want of time"
+            counts[kind] = counts.get(kind, 0) + 1
+            if out and out.wrong:
+                wrong.append(out)
+                say(lab, out)
+    total = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    ok(not wrong, f"{what}: {total}")
+    return counts
+
+
+def say(lab: Lab, out: Outcome) -> None:
+    note(f"{lab.store.name}, {dataclasses.asdict(out.fault)}")
+    note(f"{out.fault}: {out.kind}, status {out.status}, at {hex(out.at)}")
+    for line in [*out.wrong, *out.log[-40:]]:
+        note(f"  {line}")
