@@ -2,12 +2,32 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
+
+/* Names that are not random would make different things one: without them the process ends, and the guard ends its term. */
+__attribute__((noreturn)) static void end_without_random(void)
+{
+	fprintf(stderr, "lunarch: the kernel gives no random bytes: getrandom: %s\n", strerror(errno));
+	abort();
+}
+
+/* getrandom(2): a signal interrupts it only while the kernel has not been seeded, soon after the machine's start. */
+static void get_random(void *out, size_t bytes)
+{
+	ssize_t n;
+
+	do
+		n = getrandom(out, bytes, 0);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)bytes)
+		end_without_random();
+}
 
 void nonce_bytes(void *out, size_t bytes)
 {
@@ -17,8 +37,9 @@ void nonce_bytes(void *out, size_t bytes)
 	uint64_t now = (uint64_t)clock_now().raw * UINT64_C(0x9e3779b97f4a7c15);
 	unsigned char *at = out;
 
-	if (bytes > NONCE_MAX || getrandom(out, bytes, 0) != (ssize_t)bytes)
+	if (bytes > NONCE_MAX)
 		abort();
+	get_random(out, bytes);
 	for (size_t i = 0; i < bytes && i < sizeof now; i++)
 		at[i] ^= (unsigned char)(now >> (8 * (sizeof now - 1 - i)));
 }

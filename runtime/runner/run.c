@@ -51,7 +51,7 @@ static void run_quit_worker_sets(struct run *r)
 	for (struct worker_set *s = r->worker_sets; s; s = next) {
 		next = s->next;
 		worker_set_quit(s);
-		if (!s->supervisor)
+		if (!s->supervisor && !s->told)
 			worker_set_free(s);
 	}
 	if (!r->worker_sets)
@@ -383,7 +383,10 @@ void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
 			old->reloaded = NULL;
 		if (!run_in_charge(r, s) || s->leaving || r->killing)
 			worker_set_free(s);
+		else
+			s->told = false;
 	} else {
+		s->told = false;
 		run_restart_later(r, s, had_started);
 	}
 	if (r->worker_sets)

@@ -189,6 +189,7 @@ static void worker_set_on_gone(void *arg, bool reaped, int status)
 	supervisor_free(s->supervisor);
 	s->supervisor = NULL;
 	worker_set_forget_settings(s);
+	s->told = true;
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);
 	run_worker_set_gone(r, s, had_started);

@@ -27,6 +27,7 @@ struct worker_set { /* read by its users; pending, reloaded and on_start_ran are
 	bool pending;                /* a reload made this one, and it has not started yet: it has no candidates */
 	struct instant spawned_at;
 	bool failed; /* its worker could not load the script */
+	bool told;   /* run_worker_set_gone is under way, and frees it if it is to go: nobody else may */
 	unsigned failures;
 	ev_timer restart; /* until a worker follows the dead one */
 	struct worker_set *next;

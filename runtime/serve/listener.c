@@ -165,13 +165,15 @@ static int unix_listen(const char *path, mode_t mode, struct err *err)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(err, "socket");
-	fchmod(fd, mode); /* before bind, which gives the file this mode: at no time can more users connect */
-	int failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
+	/* Before bind, which gives the file this mode: at no time can more users connect. */
+	int failed = fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
 	if (failed && errno == EADDRINUSE && listener_remove_stale(path) == 0)
-		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
+		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
 	if (!failed && listen(fd, UNIX_QUEUE) == 0)
 		return fd;
 	err_sys(err, "%s: cannot listen", path);
+	if (!failed)
+		unlink(path);
 	close(fd);
 	return -1;
 }

@@ -29,6 +29,8 @@ struct thread {
 	pid_t pid, process;
 	enum nth_role role;
 	int waits; /* it stopped before its parent said that it was born */
+	int begun; /* the dynamic loader has done its work, which is not what is tried here */
+	int fails; /* the call that is being done is to return the error */
 };
 
 static struct thread threads[THREADS_MOST];
@@ -87,9 +89,9 @@ static void on_birth(pid_t parent, pid_t child)
 {
 	const struct thread *p = thread_of(parent), *c = thread_of(child);
 	enum nth_role role = p ? p->role : OTHER;
-	int waited = c && c->waits;
+	int waited = c && c->waits, begun = p && p->begun;
 
-	thread_add(child, p && process_of(child) == p->process ? role : role_of_child(role));
+	thread_add(child, p && process_of(child) == p->process ? role : role_of_child(role))->begun = begun;
 	if (waited)
 		ptrace(PTRACE_CONT, child, 0, 0);
 }
@@ -104,18 +106,52 @@ static void on_exec(pid_t pid, unsigned long before)
 	thread_add(pid, nth_role_of(number));
 }
 
-static void on_call(struct nth *shared, pid_t pid)
+/* A write to it fails only where it would wait, and ours do not wait (eventfd(2)). */
+static int is_eventfd(pid_t pid, unsigned long long fd)
 {
-	const struct thread *t = thread_of(pid);
+	char path[64], target[64] = "";
+
+	snprintf(path, sizeof path, "/proc/%d/fd/%llu", pid, fd);
+	return readlink(path, target, sizeof target - 1) > 0 && strstr(target, "eventfd");
+}
+
+static void set_error(const struct nth *shared, pid_t pid, struct user_regs_struct *r)
+{
+	r->rax = (unsigned long long)-(long long)shared->error;
+	ptrace(PTRACE_SETREGS, pid, 0, r);
+}
+
+/* true: the call is to be done all the same, and to return the error then: close(2) closes whatever it returns. */
+static int on_call(struct nth *shared, pid_t pid)
+{
+	struct thread *t = thread_of(pid);
 	struct user_regs_struct r;
 
-	if (!t || ptrace(PTRACE_GETREGS, pid, 0, &r) < 0 || r.orig_rax >= WHATS ||
+	if (!t || ptrace(PTRACE_GETREGS, pid, 0, &r) < 0 || r.orig_rax >= WHATS)
+		return 0;
+	if (r.orig_rax == SYS_rseq)
+		t->begun = 1;
+	if (!t->begun || (r.orig_rax == SYS_write && is_eventfd(pid, r.rdi)) ||
 	    !nth_is_now(shared, t->role, r.orig_rax))
-		return;
+		return 0;
 	nth_fired(shared, r.rdi, (uint64_t)pid);
+	t->fails = r.orig_rax == SYS_close;
+	if (t->fails)
+		return 1;
 	r.orig_rax = ~0ULL; /* none: not done (ptrace(2), seccomp(2)) */
-	r.rax = (unsigned long long)-(long long)shared->error;
-	ptrace(PTRACE_SETREGS, pid, 0, &r);
+	set_error(shared, pid, &r);
+	return 0;
+}
+
+static void on_call_done(const struct nth *shared, pid_t pid)
+{
+	struct thread *t = thread_of(pid);
+	struct user_regs_struct r;
+
+	if (!t || !t->fails || ptrace(PTRACE_GETREGS, pid, 0, &r) < 0)
+		return;
+	t->fails = 0;
+	set_error(shared, pid, &r);
 }
 
 static void on_stop(struct nth *shared, pid_t pid, int status)
@@ -125,7 +161,10 @@ static void on_stop(struct nth *shared, pid_t pid, int status)
 
 	switch (event) {
 	case PTRACE_EVENT_SECCOMP:
-		on_call(shared, pid);
+		if (on_call(shared, pid)) {
+			ptrace(PTRACE_SYSCALL, pid, 0, 0);
+			return;
+		}
 		break;
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
@@ -147,7 +186,11 @@ static void on_stop(struct nth *shared, pid_t pid, int status)
 			return;
 		}
 		break;
-	default: /* a signal: it is delivered */
+	default: /* a signal: it is delivered; or the end of a call */
+		if (signal == (SIGTRAP | 0x80)) {
+			on_call_done(shared, pid);
+			signal = 0;
+		}
 		ptrace(PTRACE_CONT, pid, 0, (unsigned long)signal);
 		return;
 	}
@@ -157,7 +200,8 @@ static void on_stop(struct nth *shared, pid_t pid, int status)
 static void trace(struct nth *shared, pid_t first, int ready)
 {
 	const unsigned long options = PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |
-	                              PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+	                              PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACESYSGOOD |
+	                              PTRACE_O_EXITKILL;
 	int status;
 	pid_t pid;
 
@@ -183,11 +227,12 @@ static int filter_calls(const struct nth *shared)
 {
 	struct sock_filter one[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)shared->what, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)shared->what, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rseq, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog part = { .len = shared->n ? 4 : 1, .filter = shared->n ? one : one + 2 };
+	struct sock_fprog part = { .len = shared->n ? 5 : 1, .filter = shared->n ? one : one + 3 };
 
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &part);
 }

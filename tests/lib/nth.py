@@ -95,9 +95,17 @@ class Places:
 
 
 @dataclasses.dataclass(frozen=True)
+class Limit:
+    """What to put before a command line that is to run within it; how it is taken away after its end."""
+
+    before: list[str]
+    end: Callable[[], None] = lambda: None
+
+
+@dataclasses.dataclass(frozen=True)
 class Fault:
-    """how: "alloc", or the name of a system call. n: 0: nothing fails, all are counted. rest: what follows fails,
-    too."""
+    """how: "alloc", "limit", or the name of a system call. n: 0: nothing fails, all are counted. rest: what follows
+    fails, too."""
 
     how: str
     role: str
@@ -105,8 +113,11 @@ class Fault:
     what: int = 0  # of an allocation: OWN or LIBRARY; of a system call: its number
     error: int = errno.ENOMEM
     rest: bool = False
+    limit: Limit | None = None
 
     def __str__(self) -> str:
+        if self.limit:
+            return " ".join(self.limit.before)
         kind = ["own allocation", "allocation by a library"][self.what] if self.how == "alloc" else self.how
         after = " and all later ones" if self.rest else ""
         return f"{self.role}: {kind} {self.n}{after}: {errno.errorcode[self.error]}"
@@ -200,6 +211,8 @@ class Term:
         """The candidate in which something fails."""
         fault, file = self.fault, self.out.file
         env = dict([self.mark.split("=")])
+        if fault.limit:
+            return self.join("a", env=env, prefix=fault.limit.before)
         if fault.how == "alloc":
             file.begin(ROLES.index(fault.role), fault.what, fault.n, fault.error, *self.lab.own, 0, 0, 0, fault.rest)
             env |= {"LD_PRELOAD": self.lab.alloc, "NTH_FILE": file.path}
@@ -212,6 +225,8 @@ class Term:
             self.play()
         finally:
             self.f.end()
+            if self.fault.limit:
+                self.fault.limit.end()
         return self.out
 
     def play(self) -> None:
@@ -234,7 +249,7 @@ class Term:
             self.out.wrong.append(f"the other one ended with status {b.process.returncode}")
         wait_for(lambda: a.closed and b.closed, 10)
         fired, at = self.out.file.words(6, 2)
-        self.out.fired, self.out.at = fired > 0, at
+        self.out.fired, self.out.at = fired > 0 or self.fault.limit is not None, at
         self.judge(a, b, ended_itself)
 
     def judge(self, a: Any, b: Any, ended_itself: bool) -> None:
@@ -246,6 +261,9 @@ class Term:
         text = [e["message"] for c in (a, b) for e in c.all("unparsed")]
         out.wrong += [line for line in text if re.search(r"Sanitizer|runtime error:|corrupt|double free", line)]
         said = [e for e in a.events if e.get("level") in ("warn", "error") or e.get("event") == "unparsed"]
+        crash = out.status is not None and out.status < 0 and signal.Signals(-out.status).name
+        if crash and crash not in ("SIGABRT", "SIGKILL"):
+            out.wrong.append(f"it ended by {crash}")
         if ended_itself and out.status == 0:
             out.wrong.append("it ended of itself, with status 0")
         if ended_itself and not said:
@@ -261,7 +279,7 @@ class Term:
         out, usual = self.out, self.lab.usual
         if not usual:
             return
-        if out.left - usual.left:
+        if out.left - usual.left and self.fault.how not in ("unlink", "unlinkat"):
             out.wrong.append(f"files are left: {sorted(out.left - usual.left)}")
         if out.descriptors > usual.descriptors + SPARE:
             out.wrong.append(f"{out.descriptors} descriptors are open, usual are {usual.descriptors}")
@@ -296,22 +314,18 @@ def name_of(pid: int) -> str:
         return str(pid)
 
 
-def try_all(lab: Lab, faults: Iterable[Fault], what: str, at_once: int = 4, seconds: float = 0) -> dict[str, int]:
-    """One sentence for all of them; what went wrong is noted, with the fault by which it can be done again. seconds: no
-    more are begun after so long (0: all)."""
+def try_all(lab: Lab, faults: Iterable[Fault], what: str, at_once: int = 4, loud: bool = False) -> dict[str, int]:
+    """One sentence for all of them; what went wrong is noted, with the fault by which it can be done again. loud: what
+    went well, too."""
     counts: dict[str, int] = {}
     wrong: list[Outcome] = []
-    end = time.monotonic() + seconds if seconds else float("inf")
-
-    def one(fault: Fault) -> Outcome | None:
-        return Term(lab, fault).run() if time.monotonic() < end else None
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        for out in pool.map(one, faults):
-            kind = out.kind if out else "not tried for want of time"
-            counts[kind] = counts.get(kind, 0) + 1
-            if out and out.wrong:
+        for out in pool.map(lambda fault: Term(lab, fault).run(), faults):
+            counts[out.kind] = counts.get(out.kind, 0) + 1
+            if out.wrong:
                 wrong.append(out)
+            if out.wrong or loud:
                 say(lab, out)
     total = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
     ok(not wrong, f"{what}: {total}")

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Each allocation fails once, in a whole term with a standby beside it: the elector goes on or ends, nothing is led
+twice, and no process, file or descriptor is left (tests/lib/nth.py).
+
+With FULL all of our own code's (but those of Lua, which are drawn), and 200 of the libraries', of each lock; else some
+of some locks, drawn by SEED. Locks can be named; ONLY=ROLE/KIND/N tries that one alone."""
+
+import os
+import random
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from nth import LIBRARY, OWN, Fault, Lab, Places, try_all
+from tap import done, note
+
+FULL = bool(os.environ.get("FULL"))
+SEED = int(os.environ.get("SEED", "17"))
+ONLY = os.environ.get("ONLY")
+ROLES = ("elector", "worker", "driver")
+DRAWN = 200 if FULL else 12
+LOCKS = sys.argv[1:] or ["file", "redis", "etcd", "postgres", "kubernetes"]
+LUA = "allocate"  # runtime/script/script.c: gives Lua its memory
+
+
+def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
+    """Of our own code; of libraries, Lua with them."""
+    file, places = lab.count("alloc"), Places()
+    own, theirs = [], []
+    for role in ROLES:
+        sites = [places.name(at) for at in file.sites(role, OWN)]
+        for n, name in enumerate(sites, 1):
+            (theirs if name == LUA else own).append(Fault("alloc", role, n, OWN))
+        theirs += [Fault("alloc", role, n + 1, LIBRARY) for n in range(file.counts(role)[LIBRARY])]
+    return own, theirs
+
+
+def chosen(lab: Lab, draw: Any) -> list[Fault]:
+    own, theirs = all_of(lab)
+    note(f"{lab.store.name}: {len(own)} allocations of our own in a term, {len(theirs)} of libraries")
+    some = draw.sample(theirs, min(DRAWN, len(theirs)))
+    return (own if FULL else draw.sample(own, min(DRAWN, len(own)))) + some
+
+
+def main() -> None:
+    draw = random.Random(SEED)
+    for name in LOCKS:
+        lab = Lab(name)
+        if ONLY:
+            role, kind, n = ONLY.split("/")
+            faults = [Fault("alloc", role, int(n), [OWN, LIBRARY][kind != "own"])]
+            lab.count("alloc")
+        else:
+            faults = chosen(lab, draw)
+        try_all(lab, faults, f"{name}, seed {SEED}: what follows when an allocation fails", loud=bool(ONLY))
+        lab.store.end()
+    done()
+
+
+main()

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Each system call fails once, with an error that it can give, in a whole term with a standby beside it: the elector
+goes on or ends, nothing is led twice, and no process, file or descriptor is left (tests/lib/nth.py).
+
+With FULL every call of the elector, the guard, and what these start until it executes something, with one of its errors,
+and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named; ONLY=ROLE/CALL/N/ERROR tries
+that one alone."""
+
+import errno
+import os
+import random
+import re
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from nth import Fault, Lab, try_all
+from tap import done, note
+
+FULL = bool(os.environ.get("FULL"))
+SEED = int(os.environ.get("SEED", "17"))
+ONLY = os.environ.get("ONLY")
+DRAWN = 200 if FULL else 24
+LOCKS = sys.argv[1:] or ["file", "redis", "etcd", "postgres", "kubernetes"]
+FILE, SPACE = "EMFILE ENFILE ENOMEM", "ENOSPC EIO EINTR"
+# What each can give by its manual page, where a machine or a kernel is short of something, or a signal comes. EINTR only where it can
+# come without a handler or of a call that waits. Not: brk, which
+# says that it failed by the place where the memory still ends; exit, rt_sigreturn and what else cannot fail in a correct program.
+ERRORS = {
+    "read": "EINTR EIO EAGAIN ENOMEM",
+    "write": "EINTR ENOSPC EIO EAGAIN",
+    "pread64": "EINTR EIO",
+    "pwrite64": "EINTR ENOSPC EIO",
+    "writev": "EINTR ENOSPC EIO EAGAIN",
+    "openat2": FILE + " EINTR ENOSPC EIO EACCES EAGAIN",
+    "statfs": "EINTR EIO ENOMEM",
+    "fstatfs": "EINTR EIO ENOMEM",
+    "fchown": "EPERM EIO",
+    "open": FILE + " EINTR ENOSPC EIO EACCES",
+    "openat": FILE + " EINTR ENOSPC EIO EACCES",
+    "close": "EINTR EIO",
+    "fsync": SPACE,
+    "fdatasync": SPACE,
+    "ftruncate": SPACE,
+    "fallocate": SPACE,
+    "rename": "ENOSPC EIO ENOMEM",
+    "renameat": "ENOSPC EIO ENOMEM",
+    "renameat2": "ENOSPC EIO ENOMEM",
+    "link": "ENOSPC EIO EMLINK",
+    "linkat": "ENOSPC EIO EMLINK",
+    "unlink": "EIO EBUSY",
+    "unlinkat": "EIO EBUSY",
+    "mkdir": "ENOSPC EIO EACCES",
+    "mkdirat": "ENOSPC EIO EACCES",
+    "chmod": "EIO EROFS EPERM",
+    "fchmod": "EIO EROFS EPERM",
+    "stat": "EIO ENOMEM EACCES",
+    "fstat": "EIO ENOMEM",
+    "newfstatat": "EIO ENOMEM EACCES",
+    "statx": "EIO ENOMEM EACCES",
+    "access": "EIO ENOMEM",
+    "readlink": "EIO ENOMEM",
+    "getdents64": "EIO ENOMEM",
+    "flock": "EINTR ENOLCK",
+    "fcntl": "EINTR ENOLCK EMFILE",
+    "dup2": "EINTR EMFILE",
+    "dup3": "EINTR EMFILE",
+    "pipe2": FILE,
+    "socket": FILE + " ENOBUFS",
+    "socketpair": FILE,
+    "accept4": FILE + " EINTR ECONNABORTED",
+    "connect": "EINTR ECONNREFUSED ETIMEDOUT EADDRNOTAVAIL ENETUNREACH EAGAIN",
+    "bind": "EADDRINUSE ENOMEM EACCES",
+    "listen": "EADDRINUSE",
+    "setsockopt": "ENOMEM ENOBUFS",
+    "getsockopt": "ENOMEM",
+    "getsockname": "ENOBUFS",
+    "sendto": "EINTR EAGAIN ENOBUFS ENOMEM ECONNRESET EPIPE",
+    "sendmsg": "EINTR EAGAIN ENOBUFS ENOMEM ECONNRESET EPIPE",
+    "recvfrom": "EINTR EAGAIN ENOMEM ECONNRESET",
+    "recvmsg": "EINTR EAGAIN ENOMEM EMFILE ECONNRESET",
+    "poll": "EINTR ENOMEM",
+    "ppoll": "EINTR ENOMEM",
+    "epoll_create1": FILE,
+    "epoll_ctl": "ENOMEM ENOSPC",
+    "epoll_wait": "EINTR",
+    "epoll_pwait": "EINTR",
+    "epoll_pwait2": "EINTR",
+    "eventfd2": FILE,
+    "signalfd4": FILE,
+    "timerfd_create": FILE,
+    "timerfd_settime": "EINTR ENOMEM",
+    "inotify_init1": FILE,
+    "inotify_add_watch": "ENOSPC ENOMEM",
+    "pidfd_open": FILE,
+    "pidfd_send_signal": "EPERM ESRCH",
+    "memfd_create": FILE,
+    "mmap": "ENOMEM EAGAIN ENFILE",
+    "mremap": "ENOMEM EAGAIN",
+    "mprotect": "ENOMEM",
+    "madvise": "EAGAIN ENOMEM",
+    "mlockall": "ENOMEM EPERM EAGAIN",
+    "clone": "EAGAIN ENOMEM",
+    "clone3": "EAGAIN ENOMEM",
+    "fork": "EAGAIN ENOMEM",
+    "vfork": "EAGAIN ENOMEM",
+    "execve": "EAGAIN ENOMEM EMFILE ENFILE EIO EACCES",
+    "wait4": "EINTR",
+    "waitid": "EINTR",
+    "kill": "EPERM ESRCH EAGAIN",
+    "prctl": "EPERM EACCES",
+    "setsid": "EPERM",
+    "setpgid": "EPERM EACCES",
+    "setpriority": "EPERM EACCES",
+    "prlimit64": "EPERM",
+    "getrandom": "EINTR",
+    "futex": "EINTR EAGAIN",
+    "close_range": "EMFILE ENOMEM",
+    "clock_nanosleep": "EINTR",
+    "nanosleep": "EINTR",
+    "sched_setaffinity": "EPERM",
+    "rt_sigtimedwait": "EINTR EAGAIN",
+}
+ROLES = ("elector", "guard", "launched", "worker", "driver", "spawned")
+
+
+def numbers() -> dict[str, int]:
+    """Of x86-64, as the compiler's headers have them."""
+    for path in ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"):
+        if os.path.exists(path):
+            with open(path) as f:
+                return {name: int(n) for name, n in re.findall(r"#define __NR_(\w+) (\d+)", f.read())}
+    raise RuntimeError("no asm/unistd_64.h: these tests are for x86-64")
+
+
+NUMBERS = numbers()
+
+
+def fault(role: str, call: str, n: int, error: str) -> Fault:
+    return Fault(call, role, n, NUMBERS[call], getattr(errno, error))
+
+
+def all_of(lab: Lab, draw: Any) -> tuple[list[Fault], list[Fault]]:
+    """Of elector and guard; of the worker, and of all else that belongs to it."""
+    file = lab.count("calls")
+    ours: list[Fault] = []
+    others: list[Fault] = []
+    for role in ROLES:
+        counts = file.counts(role)
+        for call, errors in ERRORS.items():
+            for n in range(1, counts[NUMBERS[call]] + 1):
+                into = ours if role in ("elector", "guard", "launched") else others
+                into.append(fault(role, call, n, draw.choice(errors.split())))
+        known = {NUMBERS[c] for c in ERRORS}
+        rest = [c for c, n in NUMBERS.items() if n < len(counts) and counts[n] and n not in known]
+        note(f"{lab.store.name}: {role}: not made to fail: {' '.join(rest)}")
+    return ours, others
+
+
+def chosen(lab: Lab, draw: Any) -> list[Fault]:
+    ours, others = all_of(lab, draw)
+    note(f"{lab.store.name}: {len(ours)} calls of elector and guard, {len(others)} of the worker and what it starts")
+    return (ours if FULL else draw.sample(ours, DRAWN)) + draw.sample(others, min(len(others), DRAWN))
+
+
+def main() -> None:
+    draw = random.Random(SEED)
+    for name in LOCKS:
+        lab = Lab(name)
+        if ONLY:
+            role, call, n, error = ONLY.split("/")
+            lab.count("calls")
+            faults = [fault(role, call, int(n), error)]
+        else:
+            faults = chosen(lab, draw)
+        try_all(lab, faults, f"{name}, seed {SEED}: what follows when a system call fails", loud=bool(ONLY))
+        lab.store.end()
+    done()
+
+
+main()
