@@ -171,7 +171,7 @@ STORES  := s3 consul
 STORE_FILES := locks/test_% locks/test_%_servers locks/doctor_% cluster/faults/% cluster/faults/driver_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
-SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py))
+SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py tests/failures/*.py))
 # The protocol as a model for spin: its states, its mutants, and its runs replayed against lease.c.
 MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
 MUTANTS := mutants:1/4 mutants:2/4 mutants:3/4 mutants:4/4
@@ -272,6 +272,12 @@ test-nfs:
 test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(ETCD_QUEUE)
+
+# Each allocation and each system call fails once, on every lock, where `make test` draws some: an hour and more.
+test-failures: export FULL=1 LIMIT=14400
+test-failures: test-deps consul-server s3-servers
+	@$(MAKE) --no-print-directory all
+	@$(QUEUE) $(patsubst %,plain:%,$(wildcard tests/failures/*.py))
 
 # Those of `make test` that need a cluster of MariaDB: two nodes and an arbitrator (Galera).
 test-galera: test-deps
@@ -451,6 +457,7 @@ help:
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make model-full   all states of the protocol's model, for three candidates"
 	@echo "make test-galera   those of make test that need a cluster of MariaDB: two nodes and an arbitrator"
+	@echo "make test-failures   each allocation and each system call fails once, on every lock"
 	@echo "make test-mysql   the MariaDB lock on MySQL itself, which is fetched the first time"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
@@ -467,4 +474,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures help clean FORCE

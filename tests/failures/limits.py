@@ -10,13 +10,13 @@ from nth import Fault, Lab, Limit, try_all
 from tap import done, skip
 
 FULL = bool(os.environ.get("FULL"))
-LOCKS = sys.argv[1:] or ["file", "redis", "etcd"]
+LOCKS = sys.argv[1:] or ["file", "exec", "redis", "etcd"]
 
 
 def descriptors(lab: Lab) -> None:
     most = range(4, 40) if FULL else range(4, 30, 3)
     faults = [Fault("limit", "elector", limit=Limit(["prlimit", f"--nofile={n}:{n}"])) for n in most]
-    try_all(lab, faults, f"{lab.store.name}: {most[0]} and more descriptors, and no more")
+    try_all(lab, faults, f"{lab.name}: {most[0]} and more descriptors, and no more")
 
 
 class Pids:
@@ -43,7 +43,7 @@ def processes(lab: Lab) -> None:
     """One for the elector; up to four threads of it, the guard, the worker, the script's programs."""
     most = range(1, 14) if FULL else range(1, 11, 3)
     faults = [Fault("limit", "elector", limit=Pids(n).limit()) for n in most]
-    try_all(lab, faults, f"{lab.store.name}: {most[0]} and more processes, and no more")
+    try_all(lab, faults, f"{lab.name}: {most[0]} and more processes, and no more")
 
 
 def main() -> None:

@@ -6,10 +6,8 @@ Not which of them are tried: tests/failures/*.py choose. Used by these."""
 import concurrent.futures
 import dataclasses
 import errno
-import json
 import mmap
 import os
-import random
 import re
 import signal
 import struct
@@ -17,14 +15,14 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import stores
 from candidates import Candidate, timing
 from field import Field, compiled
 from kubeapi import Api
-from processes import LUNARCH, PATIENCE, ROOT, alive, children, marked, scratch, wait_for
+from processes import LUNARCH, ROOT, marked, scratch, wait_for
 from tap import note, ok
 
 HOME = os.path.join(ROOT, "tests", "failures")
@@ -115,6 +113,12 @@ class Fault:
     rest: bool = False
     limit: Limit | None = None
 
+    def words(self) -> str:
+        """By which a test does it again."""
+        if self.how == "alloc":
+            return f"{self.role}/{['own', 'library'][self.what]}/{self.n}"
+        return f"{self.role}/{self.how}/{self.n}/{errno.errorcode[self.error]}"
+
     def __str__(self) -> str:
         if self.limit:
             return " ".join(self.limit.before)
@@ -154,6 +158,7 @@ class Kube(stores.Store):
 
 STORES: dict[str, Callable[[], Any]] = {
     "file": stores.File,
+    "exec": stores.File,  # by lunarch exec, all others by lunarch run
     "shared": stores.SharedFile,
     "redis": stores.Redis,
     "etcd": stores.Etcd,
@@ -169,8 +174,9 @@ STORES: dict[str, Callable[[], Any]] = {
 class Lab:
     """One store, and terms on it in which something fails."""
 
-    def __init__(self, name: str, options: Sequence[str] = ()) -> None:
-        self.store, self.options = STORES[name](), options
+    def __init__(self, name: str) -> None:
+        self.name, self.store = name, STORES[name]()
+        self.told = 143 if name == "exec" else 0  # status after SIGTERM: of exec the command's, as a shell has it
         self.alloc = compiled(os.path.join(HOME, "alloc.c"), "-shared", "-fPIC")
         self.inject = compiled(os.path.join(HOME, "inject.c"))
         self.own = own_code()
@@ -180,7 +186,7 @@ class Lab:
     def count(self, how: str) -> Any:
         """A term in which nothing fails; its file."""
         out = Term(self, Fault(how, "elector")).run()
-        if out.wrong or out.status != 0:
+        if out.wrong or out.status != self.told:
             raise RuntimeError(f"a term in which nothing fails: {out}")
         self.usual = out
         return out.file
@@ -203,9 +209,23 @@ class Term:
     def join(self, name: str, **more: Any) -> Any:
         state = os.path.join(self.f.dir, "state")
         env = {**self.lab.store.env, **more.pop("env", {})}
-        return self.f.join(
-            name, "--state-dir", state, *self.lab.options, times=TIMES, lock=self.lock, env=env, **more
+        if self.lab.name != "exec":
+            return self.f.join(name, "--state-dir", state, times=TIMES, lock=self.lock, env=env, **more)
+        where = ["--state-dir", state, "--lock", self.lock, "--identity", name]
+        c = Candidate(
+            *where,
+            *("--", self.f.program, self.f.witness, name),
+            command="exec",
+            options=TIMES,
+            env=env,
+            name=name,
+            **more,
         )
+        self.f.candidates.append(c)
+        return c
+
+    def leads(self, c: Any) -> bool:
+        return bool(c.said("saved ") or (self.lab.name == "exec" and self.f.terms()))
 
     def hurt(self) -> Any:
         """The candidate in which something fails."""
@@ -231,7 +251,7 @@ class Term:
 
     def play(self) -> None:
         a = self.hurt()
-        wait_for(lambda: a.said("saved ") or a.process.poll() is not None, SETTLED)
+        wait_for(lambda: self.leads(a) or a.process.poll() is not None, SETTLED)
         b = self.join("b")
         wait_for(lambda: b.all("new_leader") or b.all("became_leader") or a.process.poll() is not None, SETTLED)
         ended_itself = a.process.poll() is not None
@@ -245,7 +265,7 @@ class Term:
             self.out.wrong.append("nobody leads afterwards")
         if not wait_for(lambda: not marked(self.mark), 20):
             self.out.wrong.append(f"processes of it live on: {[name_of(p) for p in marked(self.mark)]}")
-        if b.stop() != 0:
+        if b.stop() != self.lab.told:
             self.out.wrong.append(f"the other one ended with status {b.process.returncode}")
         wait_for(lambda: a.closed and b.closed, 10)
         fired, at = self.out.file.words(6, 2)
@@ -268,7 +288,7 @@ class Term:
             out.wrong.append("it ended of itself, with status 0")
         if ended_itself and not said:
             out.wrong.append(f"it ended of itself with status {out.status}, and said nothing")
-        if out.status == 0 and not ended_itself:
+        if out.status == self.lab.told and not ended_itself:
             out.left = {re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", "N", p) for p in files(self.f.dir)}
             self.compare()
         out.kind = self.kind(a, ended_itself) if out.fired else "not reached"
@@ -287,7 +307,7 @@ class Term:
     def kind(self, a: Any, ended_itself: bool) -> str:
         if self.out.status is None or self.out.status < 0:
             return "ended hard"
-        if ended_itself or self.out.status:
+        if ended_itself or self.out.status != self.lab.told:
             return "ended clean"
         if a.all("guard_lost") or a.all("guard_killed") or a.all("worker_gone"):
             return "lost its processes, went on"
@@ -333,7 +353,6 @@ def try_all(lab: Lab, faults: Iterable[Fault], what: str, at_once: int = 4, loud
 
 
 def say(lab: Lab, out: Outcome) -> None:
-    note(f"{lab.store.name}, {dataclasses.asdict(out.fault)}")
-    note(f"{out.fault}: {out.kind}, status {out.status}, at {hex(out.at)}")
+    note(f"{lab.name}: {out.fault}: {out.kind}, status {out.status}, at {hex(out.at)}; ONLY={out.fault.words()}")
     for line in [*out.wrong, *out.log[-40:]]:
         note(f"  {line}")
