@@ -10,7 +10,8 @@
 #include <sys/random.h>
 #include <sys/types.h>
 
-/* Names that are not random would make different things one: without them the process ends, and the guard ends its term. */
+/* Names that are not random would make different things one: without them the process ends, and the guard ends its
+ * term. */
 __attribute__((noreturn)) static void end_without_random(void)
 {
 	fprintf(stderr, "lunarch: the kernel gives no random bytes: getrandom: %s\n", strerror(errno));

@@ -1,5 +1,5 @@
-/* Preloaded into a candidate (LD_PRELOAD), it lets the n-th allocation of one of its processes fail, of our own code or of
- * the libraries', and counts them all. Not a heap: what does not fail is the C library's (or the sanitizer's) own.
+/* Preloaded into a candidate (LD_PRELOAD), it lets the n-th allocation of one of its processes fail, of our own code or
+ * of the libraries', and counts them all. Not a heap: what does not fail is the C library's (or the sanitizer's) own.
  * NTH_FILE names the file of nth.h. Built and used by tests/lib/nth.py. */
 #include "nth.h"
 
@@ -12,8 +12,8 @@
 enum { OWN, LIBRARY };
 
 /* The sanitizer's, if it is there: it knows what it gave. */
-#define HEAP(name, ...)                                                                                                \
-	extern void *__libc_##name(__VA_ARGS__);                                                                       \
+#define HEAP(name, ...)                          \
+	extern void *__libc_##name(__VA_ARGS__); \
 	extern void *__interceptor_##name(__VA_ARGS__) __attribute__((weak));
 HEAP(malloc, size_t)
 HEAP(calloc, size_t, size_t)

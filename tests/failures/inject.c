@@ -1,5 +1,5 @@
-/* Runs a candidate, and lets the n-th system call of a kind fail in one of its processes, whoever makes it: the program, a
- * library, or the C library itself. It counts them all. Usage: inject NTH_FILE PROGRAM ARGUMENT...
+/* Runs a candidate, and lets the n-th system call of a kind fail in one of its processes, whoever makes it: the
+ * program, a library, or the C library itself. It counts them all. Usage: inject NTH_FILE PROGRAM ARGUMENT...
  *
  * As `strace -f --inject` does it, by ptrace(2) and seccomp(2), but in the process of one role (strace counts in
  * each), and only the calls of that kind are stopped. The program keeps this process' number; who traces it is no

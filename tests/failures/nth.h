@@ -1,6 +1,6 @@
-/* What the programs that let the n-th allocation or system call fail share with the test that starts them: a file of 64-bit
- * words, mapped by all. Not how a call is made to fail: alloc.c and inject.c do that. Used by them; tests/lib/nth.py
- * has the same numbers. */
+/* What the programs that let the n-th allocation or system call fail share with the test that starts them: a file of
+ * 64-bit words, mapped by all. Not how a call is made to fail: alloc.c and inject.c do that. Used by them;
+ * tests/lib/nth.py has the same numbers. */
 #ifndef NTH_H
 #define NTH_H
 
