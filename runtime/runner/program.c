@@ -54,32 +54,6 @@ static void watch_signals(struct program *p, const int *signals)
 	}
 }
 
-static void program_on_wake(struct ev_loop *loop, ev_async *w, int revents)
-{
-	(void)loop, (void)w, (void)revents;
-}
-
-/* libev hears of signals and of other threads by a descriptor. Where the kernel refuses to watch that (epoll_ctl(2):
- * ENOMEM, ENOSPC), libev gives it up without a word, and SIGTERM would never be heard. To start a watcher of that kind
- * makes it again if it was given up, and does nothing else. */
-static void program_on_turn(struct ev_loop *loop, ev_prepare *w, int revents)
-{
-	struct program *p = w->data;
-
-	(void)revents;
-	ev_async_stop(loop, &p->wake);
-	ev_async_start(loop, &p->wake);
-}
-
-static void keep_hearing(struct program *p)
-{
-	ev_async_init(&p->wake, program_on_wake);
-	ev_async_start(p->loop, &p->wake);
-	ev_prepare_init(&p->each_turn, program_on_turn);
-	p->each_turn.data = p;
-	ev_prepare_start(p->loop, &p->each_turn);
-}
-
 /* A timer that never fires, but is cancelled when the wall clock jumps, as it does at every resume from suspend
  * (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). libev's own timers sleep through a suspend. */
 static void arm_clock_set(int fd)
@@ -246,7 +220,6 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 		return -1;
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
 	watch_signals(p, signals);
-	keep_hearing(p);
 	watch_clock(p);
 	p->events = events_new(p->loop, &(struct standing_source){ program_list_elections, p });
 	open_control(p, o);
@@ -257,8 +230,6 @@ void program_fini(struct program *p)
 {
 	for (int i = 0; i < p->signal_count; i++)
 		ev_signal_stop(p->loop, &p->signals[i]);
-	ev_prepare_stop(p->loop, &p->each_turn);
-	ev_async_stop(p->loop, &p->wake);
 	ev_timer_stop(p->loop, &p->watchdog);
 	if (p->clock_set.fd >= 0) {
 		ev_io_stop(p->loop, &p->clock_set);

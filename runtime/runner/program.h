@@ -41,8 +41,6 @@ struct program {
 	sigset_t ignored; /* by whoever started this process, as nohup(1) does: they stay so, for a command too */
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
-	ev_prepare each_turn;
-	ev_async wake;
 	ev_io clock_set;
 	ev_timer watchdog;            /* tells systemd's that the loop turns */
 	char *tree_var, *control_var; /* "NAME=value" for what is started */

@@ -137,8 +137,9 @@ NUMBERS = numbers()
 
 
 # What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its file stayed.
-# No random bytes yet: the process ended without a word. The loop's own descriptor is not watched: SIGTERM was not heard.
+# No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as SIGTERM, was not heard.
 KNOWN = [
+    "elector/epoll_ctl/5/ENOSPC",
     "elector/epoll_ctl/1/ENOMEM",
     "guard/clone/1/EAGAIN",
     "elector/listen/1/EADDRINUSE",

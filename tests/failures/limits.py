@@ -15,7 +15,7 @@ LOCKS = sys.argv[1:] or ["file", "exec", "redis", "etcd"]
 
 def descriptors(lab: Lab) -> None:
     most = range(4, 40) if FULL else range(4, 30, 3)
-    faults = [Fault("limit", "elector", limit=Limit(["prlimit", f"--nofile={n}:{n}"])) for n in most]
+    faults = [Fault("limit", "elector", limit=Limit(["prlimit", f"--nofile={n}:"])) for n in most]
     try_all(lab, faults, f"{lab.name}: {most[0]} and more descriptors, and no more")
 
 

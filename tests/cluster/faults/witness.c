@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,6 +76,11 @@ int main(int argc, char **argv)
 
 	if (argc < 3 || !token)
 		return 2;
+	struct rlimit most;
+	if (getrlimit(RLIMIT_NOFILE, &most) == 0) { /* it may have been started with fewer descriptors than it uses */
+		most.rlim_cur = most.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &most);
+	}
 	int fd = open(argv[1], O_RDWR | O_CREAT, 0666);
 	if (fd < 0 || dup2(fd, WITNESS_FD) < 0)
 		return 2;
