@@ -26,7 +26,8 @@ LUA = "allocate"  # runtime/script/script.c: gives Lua its memory
 def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
     """Of our own code; of libraries, Lua with them."""
     file, places = lab.count("alloc"), Places()
-    own, theirs = [], []
+    own: list[Fault] = []
+    theirs: list[Fault] = []
     for role in ROLES if lab.name in ("file", "exec") else ("elector", "driver"):  # the worker knows no lock
         sites = [places.name(at) for at in file.sites(role, OWN)]
         for n, name in enumerate(sites, 1):

@@ -2,9 +2,9 @@
 """Each system call fails once, with an error that it can give, in a whole term with a standby beside it: the elector
 goes on or ends, nothing is led twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
-With FULL every call of the elector, the guard, and what these start until it executes something, with one of its errors,
-and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named; ONLY=ROLE/CALL/N/ERROR tries
-that one alone."""
+With FULL every call of the elector, the guard, and what these start until it executes something, with one of its
+errors, and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named;
+ONLY=ROLE/CALL/N/ERROR tries that one alone."""
 
 import errno
 import os
@@ -23,9 +23,9 @@ ONLY = os.environ.get("ONLY")
 DRAWN = 200 if FULL else 14
 LOCKS = sys.argv[1:] or (list(STORES) if FULL else ["file", "exec", "redis", "etcd", "postgres", "kubernetes"])
 FILE, SPACE = "EMFILE ENFILE ENOMEM", "ENOSPC EIO EINTR"
-# What each can give by its manual page, where a machine or a kernel is short of something, or a signal comes. EINTR only where it can
-# come without a handler or of a call that waits. Not: brk, which
-# says that it failed by the place where the memory still ends; exit, rt_sigreturn and what else cannot fail in a correct program.
+# What each can give by its manual page, where a machine or a kernel is short of something, or a signal comes. Not: brk,
+# which says that it failed by the place where the memory still ends; exit, rt_sigreturn and what else cannot fail in a
+# correct program.
 ERRORS = {
     "read": "EINTR EIO EAGAIN ENOMEM",
     "write": "EINTR ENOSPC EIO EAGAIN",
@@ -136,8 +136,9 @@ def numbers() -> dict[str, int]:
 NUMBERS = numbers()
 
 
-# What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its file stayed.
-# No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as SIGTERM, was not heard.
+# What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its file
+# stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
+# SIGTERM, was not heard.
 KNOWN = [
     "elector/epoll_ctl/5/ENOSPC",
     "elector/epoll_ctl/1/ENOMEM",

@@ -1,5 +1,5 @@
-"""The n-th allocation or system call of one process of a candidate fails, in a whole term with a standby beside it: what
-became of it.
+"""The n-th allocation or system call of one process of a candidate fails, in a whole term with a standby beside it:
+what became of it.
 
 Not which of them are tried: tests/failures/*.py choose. Used by these."""
 
@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
