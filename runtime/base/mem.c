@@ -6,15 +6,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static void *checked(void *p)
+void mem_end(void)
 {
 	static const char text[] = "lunarch: out of memory\n";
 
-	if (p)
-		return p;
 	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
 		abort();
 	abort();
+}
+
+static void *checked(void *p)
+{
+	if (!p)
+		mem_end();
+	return p;
 }
 
 void *mem_zero(size_t size)

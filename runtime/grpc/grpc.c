@@ -517,7 +517,7 @@ static nghttp2_session *session_new(struct grpc *g)
 	nghttp2_option *option = NULL;
 
 	if (nghttp2_session_callbacks_new(&calls) != 0 || nghttp2_option_new(&option) != 0)
-		abort(); /* without memory, as in mem.c */
+		mem_end();
 	nghttp2_session_callbacks_set_on_begin_headers_callback(calls, block_on_begin);
 	nghttp2_session_callbacks_set_on_header_callback(calls, block_on_field);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, stream_on_body);
@@ -530,7 +530,7 @@ static nghttp2_session *session_new(struct grpc *g)
 	nghttp2_option_set_max_reserved_remote_streams(option, 0);
 	nghttp2_option_set_no_closed_streams(option, 1);
 	if (nghttp2_session_client_new2(&session, calls, g, option) != 0)
-		abort();
+		mem_end();
 	nghttp2_session_callbacks_del(calls);
 	nghttp2_option_del(option);
 	nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof settings / sizeof *settings);

@@ -77,7 +77,7 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 		c = mem_zero(sizeof *c);
 		c->name = mem_dup(channel);
 		if (!tsearch(c, &m->board->channels, channel_compare))
-			abort(); /* out of memory */
+			mem_end();
 	} else {
 		lock_member_tell(m); /* of what happened before; the first on a channel is told when the server has
 		                        confirmed it */

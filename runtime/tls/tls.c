@@ -230,7 +230,7 @@ static struct tls *connection_begin(const struct tls_settings *s, struct err *er
 	t->in = BIO_new(BIO_s_mem());
 	t->out = BIO_new(BIO_s_mem());
 	if (!t->ssl || !t->in || !t->out)
-		abort(); /* without memory, as in mem.c */
+		mem_end();
 	SSL_set_bio(t->ssl, t->in, t->out);
 	SSL_set_app_data(t->ssl, t);
 	SSL_set_connect_state(t->ssl);
@@ -297,7 +297,7 @@ static int connection_feed(struct tls *t, const void *bytes, size_t len, struct 
 
 	ERR_clear_error();
 	if (len > 0 && BIO_write(t->in, bytes, (int)len) != (int)len)
-		abort(); /* without memory */
+		mem_end();
 	if (!t->ready && connection_handshake(t, err) < 0)
 		return -1;
 	while (t->ready && rc > 0) {

@@ -136,8 +136,8 @@ def numbers() -> dict[str, int]:
 NUMBERS = numbers()
 
 
-# What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its file
-# stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
+# What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its
+# file stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
 # SIGTERM, was not heard.
 KNOWN = [
     "elector/epoll_ctl/5/ENOSPC",

@@ -300,7 +300,7 @@ static PGconn *login_connect(const struct pg_login *l)
 #undef SET
 	PGconn *conn = PQconnectStartParams(keywords, values, 1);
 	if (!conn)
-		abort(); /* out of memory */
+		mem_end();
 	return conn;
 }
 

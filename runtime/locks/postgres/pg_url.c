@@ -51,7 +51,7 @@ static int place_look(struct pg_place *p, struct err *err)
 	PGconn *c = PQconnectStartParams(keywords, values, 1);
 
 	if (!c)
-		abort(); /* out of memory */
+		mem_end();
 	const char *said = PQerrorMessage(c);
 	int result = strstr(said, "sslmode") ? 0 : place_refuse(said, err);
 	if (result == 0)

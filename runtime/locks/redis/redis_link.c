@@ -92,7 +92,7 @@ static void link_put(struct redis_link *k, const char **words)
 		count++;
 	int len = redisFormatCommandArgv(&command, count, words, NULL);
 	if (len < 0)
-		abort(); /* out of memory is the only reason */
+		mem_end();
 	buf_add(&k->out, command, (size_t)len);
 	explicit_bzero(command, (size_t)len);
 	free(command);
@@ -150,7 +150,7 @@ static redisReader *reader_new(struct redis_link *k)
 	redisReader *reader = redisReaderCreate();
 
 	if (!reader)
-		abort(); /* out of memory */
+		mem_end();
 	k->makers = *reader->fn;
 	k->make_array = k->makers.createArray;
 	k->makers.createArray = reader_make_array;
@@ -297,7 +297,7 @@ static void link_parse(struct lock_link *link)
 	}
 	k->bytes += (size_t)n;
 	if (redisReaderFeed(k->reader, piece, (size_t)n) != REDIS_OK)
-		abort(); /* out of memory */
+		mem_end();
 	while (redisReaderGetReply(k->reader, &reply) == REDIS_OK && reply) {
 		k->bytes = k->reader->len - k->reader->pos;
 		k->elements = 0;
