@@ -71,6 +71,7 @@ class Field:
         *options: Any,
         times: Any = WATCHED,
         strict: bool = False,
+        acts: bool = False,
         lock: str | None = None,
         script: Any = os.path.join(FAULTS, "witness.lua"),
         **kw: Any,
@@ -86,7 +87,7 @@ class Field:
             self.program,
             self.witness,
             name,
-            *(["strict"] if strict else []),
+            *(["strict"] if strict else ["acts"] if acts else []),
             options=times,
             cwd=self.dir,
             name=name,
@@ -119,16 +120,18 @@ class Field:
         with open(self.lock) as f:
             return json.load(f)
 
-    def stale(self) -> list[Any]:
-        """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none."""
+    def stale(self, kept: bool = False) -> list[Any]:
+        """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none. kept: the
+        record was never deleted or stolen, so that no checkpoint is an old one, too."""
         loaded: dict[int, int] = {}
         saved: dict[int, int] = {}
         for c in self.candidates:
             for word, seen in (("loaded ", loaded), ("saved ", saved)):
                 for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
-                    if (
-                        n != "none"
-                    ):  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                    if n == "none":  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                        if kept:
+                            seen.setdefault(int(token), 0)
+                    else:
                         seen[int(token)] = max(int(n), seen.get(int(token), 0))
         self.counted = f"{len(saved)} terms saved, {len(loaded)} loaded"
         return [
@@ -138,9 +141,9 @@ class Field:
             if earlier < token and saved[earlier] > n
         ]
 
-    def checkpoints(self) -> list[Any]:
+    def checkpoints(self, kept: bool = False) -> list[Any]:
         """The same, for a verdict."""
-        stale = self.stale()
+        stale = self.stale(kept)
         note(self.counted)
         return stale
 

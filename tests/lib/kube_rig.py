@@ -29,14 +29,14 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 class ApiServer(Server):
     """options: kube-apiserver's, besides those it needs."""
 
-    def __init__(self, etcd: Any, options: Any = (), start: bool = True) -> None:
+    def __init__(self, etcd: Any, options: Any = (), start: bool = True, machine: Any = None) -> None:
         self.etcd, self.options = etcd, list(options)
-        super().__init__(start)
+        super().__init__(start, machine)
 
     def prepare(self) -> None:
         self.pki = Pki(self.dir)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
-        self.pki.server()
+        self.pki.server(*([self.host] if self.machine else []))
         self.late = self.pki.sign(
             "late-server", "/CN=kube-apiserver", "DNS:late.test", days="-1"
         )  # shown to who asks for that name
@@ -48,9 +48,9 @@ class ApiServer(Server):
         p = self.pki.path
         return [
             os.path.join(TOOLS, "kube-apiserver"),
-            f"--etcd-servers=http://127.0.0.1:{self.etcd.port}",
+            f"--etcd-servers=http://{self.etcd.host}:{self.etcd.port}",
             f"--secure-port={self.port}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.host}",
             "--endpoint-reconciler-type=none",
             f"--tls-cert-file={p('server.crt')}",
             f"--tls-private-key-file={p('server.key')}",
@@ -89,7 +89,7 @@ class ApiServer(Server):
             headers["Authorization"] = "Bearer " + token
             context = ssl.create_default_context(cafile=self.pki.ca)
         request = urllib.request.Request(
-            f"https://127.0.0.1:{self.port}{path}",
+            f"https://{self.host}:{self.port}{path}",
             method=method,
             headers=headers,
             data=None if body is None else json.dumps(body).encode(),
@@ -116,6 +116,13 @@ class Cluster:
         self.etcd = Etcd()
         self.api = ApiServer(self.etcd, options)
         self.count = 0
+
+    @classmethod
+    def on(cls, etcd: Any, api: Any) -> "Cluster":
+        """Of servers that were started elsewhere."""
+        made = cls.__new__(cls)
+        made.etcd, made.api, made.count = etcd, api, 0
+        return made
 
     def __enter__(self) -> Any:
         return self
@@ -226,7 +233,7 @@ class Cluster:
             {"token": token} if token else {"client-certificate": self.api.admin[0], "client-key": self.api.admin[1]}
         )
         cluster = {
-            "server": server or f"https://127.0.0.1:{self.port}",
+            "server": server or f"https://{self.api.host}:{self.port}",
             "certificate-authority": self.api.pki.ca,
             **cluster,
         }

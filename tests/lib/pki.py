@@ -36,10 +36,11 @@ class Pki:
     def path(self, name: str) -> Any:
         return os.path.join(self.dir, name)
 
-    def server(self) -> Any:
-        """A server's (certificate, key) for loopback addresses, made once."""
+    def server(self, *addresses: str) -> Any:
+        """A server's (certificate, key) for loopback addresses, and these, made once."""
         if not os.path.exists(self.path("server.crt")):
-            self.sign("server", "/CN=kube-apiserver", "IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes.default.svc")
+            names = ["IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes.default.svc", *(f"IP:{a}" for a in addresses)]
+            self.sign("server", "/CN=kube-apiserver", ",".join(names))
         return self.path("server.crt"), self.path("server.key")
 
     def sign(self, name: str, subject: Any, alt: Any = None, days: str = "2") -> Any:

@@ -95,10 +95,10 @@ def free_port() -> int:
             return port
 
 
-def ask(port: int, line: str, patience: float = 2) -> str:
+def ask(port: int, line: str, patience: float = 2, host: str = "127.0.0.1") -> str:
     """One line to a port, what comes back within patience."""
     try:
-        with socket.create_connection(("127.0.0.1", port), patience) as s:
+        with socket.create_connection((host, port), patience) as s:
             s.sendall(line.encode())
             return s.recv(4096).decode(errors="replace")
     except OSError:
@@ -108,6 +108,8 @@ def ask(port: int, line: str, patience: float = 2) -> str:
 class SmallDisk:
     """A tmpfs that only who is started through it sees, at `path`; gone with this process. Needs root."""
 
+    namespaces: tuple[str, ...] = ("--mount",)  # that are its own
+
     def __init__(self, path: str, size: str, user: str | None = None) -> None:
         self.path = path
         os.makedirs(path, exist_ok=True)
@@ -116,7 +118,7 @@ class SmallDisk:
         self.holder: Any = subprocess.Popen(
             [
                 "unshare",
-                "--mount",
+                *self.namespaces,
                 "--propagation",
                 "private",
                 "sh",
@@ -140,7 +142,7 @@ class SmallDisk:
         account = pwd.getpwnam(user or "root")
         return [
             "nsenter",
-            "--mount",
+            *self.namespaces,
             "--target",
             str(self.holder.pid),
             "--setuid",
@@ -172,9 +174,11 @@ class Server:
 
     user: str | None = None  # a user to start it as, if this is root
     disk: Any = None  # a SmallDisk that it sees
+    machine: Any = None  # one of machines.py on which it runs
     environment: dict[str, str] = {}  # variables that it is started with
 
-    def __init__(self, start: bool = True) -> None:
+    def __init__(self, start: bool = True, machine: Any = None) -> None:
+        self.machine = machine
         self.dir = new_directory(f"lunarch-{type(self).__name__.lower()}-")
         self.port = free_port()
         self.process: Any = None
@@ -186,6 +190,10 @@ class Server:
         atexit.register(self.close)
         if start:
             self.start()
+
+    @property
+    def host(self) -> str:
+        return self.machine.address if self.machine else "127.0.0.1"
 
     def prepare(self) -> None:
         pass
@@ -209,10 +217,11 @@ class Server:
     def start(self, *more: Any) -> Any:
         """more: further arguments for this run."""
         who = self.run_as()
+        where = self.disk or self.machine
         extra: dict[str, Any] = (
-            {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not self.disk else {}
+            {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not where else {}
         )
-        before = self.disk.through(who) if self.disk else []
+        before = where.through(who) if where else []
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*before, *self.command(), *more],
@@ -312,14 +321,16 @@ class Etcd(Server):
         cluster: Any = None,
         options: Sequence[str] = (),
         start: bool = True,
+        machine: Any = None,
     ) -> None:
+        """cluster: where each member is reached by the others."""
         self.name, self.options = name, list(options)
         self.peer_port = peer_port or free_port()
-        self.peers = cluster or {name: self.peer_port}
-        super().__init__(start)
+        self.peers = cluster or {name: f"127.0.0.1:{self.peer_port}"}
+        super().__init__(start, machine)
 
     def command(self) -> list[str]:
-        here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        here, peer = f"http://{self.host}:{self.port}", f"http://{self.host}:{self.peer_port}"
         return [
             os.environ.get("ETCD", "etcd"),
             "--name",
@@ -335,7 +346,7 @@ class Etcd(Server):
             "--initial-advertise-peer-urls",
             peer,
             "--initial-cluster",
-            ",".join(f"{n}=http://127.0.0.1:{p}" for n, p in self.peers.items()),
+            ",".join(f"{n}=http://{p}" for n, p in self.peers.items()),
             "--initial-cluster-token",
             f"lunarch-{min(self.peers.values())}",
             "--logger",
@@ -348,16 +359,19 @@ class Etcd(Server):
     def ready(self) -> bool:
         if len(self.peers) > 1 and not self.whole:
             return True
-        return '"health":"true"' in ask(
-            self.port, f"GET /health HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n"
-        ).replace(" ", "")
+        question = f"GET /health HTTP/1.0\r\nHost: {self.host}:{self.port}\r\n\r\n"
+        return '"health":"true"' in ask(self.port, question, host=self.host).replace(" ", "")
 
     whole = True  # false while a cluster is being started one by one
 
     @classmethod
-    def cluster(cls, count: int, options: Sequence[str] = ()) -> "list[Etcd]":
-        peers = {f"n{i}": free_port() for i in range(count)}
-        members = [cls(n, p, peers, options, start=False) for n, p in peers.items()]
+    def cluster(cls, count: int, options: Sequence[str] = (), machines: Sequence[Any] = ()) -> "list[Etcd]":
+        places = list(machines) or [None] * count
+        ports = [free_port() for _ in range(count)]
+        peers = {f"n{i}": f"{m.address if m else '127.0.0.1'}:{p}" for i, (m, p) in enumerate(zip(places, ports))}
+        members = [
+            cls(n, p, peers, options, start=False, machine=m) for n, p, m in zip(peers, ports, places)
+        ]
         for m in members:
             m.whole = False
             m.start()
@@ -368,7 +382,7 @@ class Etcd(Server):
         return members
 
     def url(self, key: str) -> str:
-        return f"etcd://127.0.0.1:{self.port}/{key}"
+        return f"etcd://{self.host}:{self.port}/{key}"
 
 
 class Consul(Server):
@@ -467,11 +481,11 @@ class Consul(Server):
 class Redis(Server):
     """options: redis-server's, as "--appendonly", "yes". replica_of: another Redis."""
 
-    def __init__(self, *options: str, replica_of: Any = None, start: bool = True) -> None:
+    def __init__(self, *options: str, replica_of: Any = None, start: bool = True, machine: Any = None) -> None:
         self.options = list(options)
         if replica_of:
-            self.options += ["--replicaof", "127.0.0.1", str(replica_of.port)]
-        super().__init__(start)
+            self.options += ["--replicaof", getattr(replica_of, "host", "127.0.0.1"), str(replica_of.port)]
+        super().__init__(start, machine)
 
     def command(self) -> list[str]:
         return [
@@ -479,7 +493,7 @@ class Redis(Server):
             "--port",
             str(self.port),
             "--bind",
-            "127.0.0.1",
+            self.host,
             "--dir",
             self.dir,
             "--save",
@@ -488,12 +502,12 @@ class Redis(Server):
         ]
 
     def ready(self) -> bool:
-        return ask(self.port, "PING\r\n").startswith(("+PONG", "-NOAUTH", "-DENIED"))
+        return ask(self.port, "PING\r\n", host=self.host).startswith(("+PONG", "-NOAUTH", "-DENIED"))
 
     def cli(self, *args: str, password: str | None = None) -> str:
         """redis-cli's answer."""
         return subprocess.run(
-            ["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args],
+            ["redis-cli", "-h", self.host, "-p", str(self.port), *args],
             capture_output=True,
             text=True,
             env={**os.environ, **({"REDISCLI_AUTH": password} if password else {})},
@@ -501,7 +515,7 @@ class Redis(Server):
         ).stdout.strip()
 
     def url(self, key: str) -> str:
-        return f"redis://127.0.0.1:{self.port}/{key}"
+        return f"redis://{self.host}:{self.port}/{key}"
 
 
 class Postgres(Server):
@@ -512,10 +526,16 @@ class Postgres(Server):
     superuser, password = "lunarch", "moon light"
 
     def __init__(
-        self, *options: str, auth: str = "trust", initdb: Sequence[str] = (), standby_of: Any = None, start: bool = True
+        self,
+        *options: str,
+        auth: str = "trust",
+        initdb: Sequence[str] = (),
+        standby_of: Any = None,
+        start: bool = True,
+        machine: Any = None,
     ) -> None:
         self.options, self.auth, self.initdb, self.standby_of = list(options), auth, list(initdb), standby_of
-        super().__init__(start)
+        super().__init__(start, machine)
 
     @staticmethod
     def binary(name: str) -> str:
@@ -549,7 +569,7 @@ class Postgres(Server):
                 "-D",
                 data,
                 "-h",
-                "127.0.0.1",
+                getattr(self.standby_of, "host", "127.0.0.1"),
                 "-p",
                 str(self.standby_of.port),
                 "-U",
@@ -566,8 +586,8 @@ class Postgres(Server):
             raise RuntimeError(made.stderr)
         with open(os.path.join(data, "pg_hba.conf"), "w") as f:
             f.write(
-                f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all "
-                f"127.0.0.1/32 {self.auth}\n"
+                f"local all all trust\nhost all,replication {self.superuser} samenet trust\nhost all all "
+                f"samenet {self.auth}\n"
             )
 
     def promote(self) -> None:
@@ -583,7 +603,7 @@ class Postgres(Server):
             "-c",
             f"port={self.port}",
             "-c",
-            "listen_addresses=127.0.0.1",
+            f"listen_addresses={self.host}",
             "-c",
             f"unix_socket_directories={self.dir}",
             "-c",
@@ -598,7 +618,7 @@ class Postgres(Server):
     def ready(self) -> bool:
         return (
             subprocess.run(
-                [self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
+                [self.binary("pg_isready"), "-q", "-h", self.host, "-p", str(self.port), "-d", "postgres"]
             ).returncode
             == 0
         )
@@ -650,7 +670,7 @@ class Postgres(Server):
                 "-v",
                 "ON_ERROR_STOP=1",
                 "-h",
-                "127.0.0.1",
+                self.host,
                 "-p",
                 str(port or self.port),
                 "-U",
@@ -670,7 +690,7 @@ class Postgres(Server):
         return p.stdout.strip()
 
     def url(self, key: str) -> str:
-        return f"postgres://{self.superuser}@127.0.0.1:{self.port}/postgres#{key}"
+        return f"postgres://{self.superuser}@{self.host}:{self.port}/postgres#{key}"
 
 
 class Bouncer(Server):
@@ -1135,9 +1155,11 @@ class ZooKeeper(Server):
         members: Any = None,
         start: bool = True,
         flags: Sequence[str] = (),
+        machine: Any = None,
     ) -> None:
+        """members: of an ensemble, each one's address and its two ports for the others."""
         self.settings, self.number, self.members, self.flags = list(settings), number, members, list(flags)
-        super().__init__(start)
+        super().__init__(start, machine)
 
     def prepare(self) -> None:
         data = os.path.join(self.dir, "data")
@@ -1147,7 +1169,7 @@ class ZooKeeper(Server):
         lines = [
             f"dataDir={data}",
             f"clientPort={self.port}",
-            "clientPortAddress=127.0.0.1",
+            f"clientPortAddress={self.host}",
             "tickTime=1000",
             "initLimit=10",
             "syncLimit=5",
@@ -1157,8 +1179,8 @@ class ZooKeeper(Server):
             "forceSync=no",
             *self.settings,
         ]
-        for n, (quorum, election) in enumerate(self.members or [], 1):
-            lines.append(f"server.{n}=127.0.0.1:{quorum}:{election}")
+        for n, (address, quorum, election) in enumerate(self.members or [], 1):
+            lines.append(f"server.{n}={address}:{quorum}:{election}")
         with open(os.path.join(self.dir, "cfg"), "w") as f:
             f.write("\n".join(lines) + "\n")
         with open(os.path.join(self.dir, "logback.xml"), "w") as f:
@@ -1185,14 +1207,15 @@ class ZooKeeper(Server):
         ]
 
     def ready(self) -> bool:
-        return not self.whole or "Mode:" in ask(self.port, "srvr")
+        return not self.whole or "Mode:" in ask(self.port, "srvr", host=self.host)
 
     whole = True
 
     @classmethod
-    def cluster(cls, count: int, settings: Sequence[str] = ()) -> "list[ZooKeeper]":
-        ports = [(free_port(), free_port()) for _ in range(count)]
-        members = [cls(settings, n + 1, ports, start=False) for n in range(count)]
+    def cluster(cls, count: int, settings: Sequence[str] = (), machines: Sequence[Any] = ()) -> "list[ZooKeeper]":
+        places = list(machines) or [None] * count
+        ports = [(m.address if m else "127.0.0.1", free_port(), free_port()) for m in places]
+        members = [cls(settings, n + 1, ports, start=False, machine=m) for n, m in enumerate(places)]
         for m in members:
             m.whole = False
             m.start()
@@ -1203,4 +1226,4 @@ class ZooKeeper(Server):
         return members
 
     def url(self, key: str) -> str:
-        return f"zookeeper://127.0.0.1:{self.port}/{key}"
+        return f"zookeeper://{self.host}:{self.port}/{key}"

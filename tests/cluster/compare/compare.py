@@ -67,42 +67,6 @@ def overlap(everyone: list[list[float]]) -> float:
     return total
 
 
-class Freezer:
-    """A cgroup that freezes and thaws all that is in it at once, as when a machine stands still. Where there is none,
-    signals do it, and what was started last goes on first: the other order would help an elector, which must be first.
-    """
-
-    def __init__(self, name: str) -> None:
-        base = next(
-            (b for b in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{b}/cgroup.procs")), ""
-        )
-        self.path = f"{base}/lunarch-{name}" if base and os.access(base, os.W_OK) else ""
-        if self.path:
-            os.mkdir(self.path)
-
-    def prefix(self) -> list[str]:
-        """A command line that executes the rest of it inside."""
-        return ["sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$0" "$@"'] if self.path else []
-
-    def freeze(self, on: bool, pids: list[int]) -> None:
-        if self.path:
-            with open(f"{self.path}/cgroup.freeze", "w") as f:
-                f.write("1" if on else "0")
-            return
-        for pid in reversed(pids):
-            send(pid, signal.SIGSTOP if on else signal.SIGCONT)
-
-    def remove(self) -> None:
-        """When those in it have been killed; they are gone a moment later."""
-        end = time.monotonic() + 10
-        while self.path and time.monotonic() < end:
-            try:
-                os.rmdir(self.path)
-                return
-            except OSError:
-                time.sleep(0.05)
-
-
 def send(pid: int, sig: int) -> None:
     try:
         os.kill(pid, sig)
@@ -118,7 +82,7 @@ class Scene:
         self.place, self.key = new_directory("lunarch-compare-"), f"compare-{uuid.uuid4().hex[:12]}"
         self.candidates: dict[str, subprocess.Popen[bytes]] = {}
         self.mark = f"LUNARCH_COMPARE={self.key}"
-        self.freezer = Freezer(self.key) if fault == "machine frozen" else None
+        self.freezer = Cgroup(self.key) if fault == "machine frozen" else None
 
     def join(self, name: str, port: int | None = None) -> None:
         command = [self.program, self.place, name, self.kind]

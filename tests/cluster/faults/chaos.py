@@ -1,190 +1,284 @@
 #!/usr/bin/env python3
-"""Three candidates and a stream of faults at whoever leads, twice side by side: processes killed and frozen, one
-candidate cut off from the lock's directory, the record deleted or taken by a stranger, the worker's children killed. No
-process of a term may live when the next term's begins; tokens only grow; somebody leads again after every fault.
-CHAOS_SEED=N repeats the choice of faults (not the machine's timing); CHAOS_FAULTS=N how many each field gets."""
+"""Five electors, each on a machine of its own (machines.py), on a store of several servers, and storms of faults, drawn at
+random from a seed, that overlap. No term acts beside the next; a receiver of tokens never accepts an older one after a
+newer; no checkpoint is lost or set back; when a storm is over somebody leads.
 
-import json
+    chaos.py [--stores NAME...] [--minutes N] [--seed N] [--beyond]
+
+Stores: file redis etcd postgres zookeeper kubernetes. --beyond: with faults that docs/safety.md does not cover, where only
+tokens and checkpoints must hold. Without arguments: what the whole check runs."""
+
+import argparse
 import os
 import random
-import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze
-from processes import children, wait_for
-from tap import at_once, done, note, ok, same
+import chaos_timeline
+from chaos_faults import Fault, Unfit, catalog, draw
+from chaos_nodes import LEASE_S, Node
+from chaos_record import Acts, Receiver
+from chaos_stores import SITES
+from field import Field
+from machines import Network, Way, apart
+from processes import LUNARCH, PATIENCE, wait_for
+from tap import at_once, done, failures, note, ok, same
 
-KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
-SEED = int(os.environ.get("CHAOS_SEED") or time.time_ns() % 1000000)
-FAULTS_EACH = int(os.environ.get("CHAOS_FAULTS") or 12)
-ROOTLESS = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+ELECTORS = 5
+STORM_S = 20.0
+STALL_S = 0.5  # the machine that runs all this was late by so long within a lease: an overlap then shows nothing
+LEADS_AGAIN_S = 6 * PATIENCE  # after a storm; how long it took is told
 
 
-class Cut(Field):
-    """A field whose candidates have a mount namespace each, so that the directory can be taken from one of them
-    alone."""
+class Chaos(Field):
+    def __init__(self, number: int, store: str, seed: int, beyond: bool) -> None:
+        super().__init__(f"{store}{', beyond the promises' if beyond else ''}")
+        self.seed, self.beyond = seed, beyond
+        self.network = Network(number, seed)
+        self.site: Any = SITES[store](self.network)
+        self.receiver, self.acts = Receiver(self.witness + ".receiver"), Acts(self.witness + ".acts")
+        self.nodes: list[Node] = []
+        for i in range(ELECTORS):
+            m = self.network.machine(f"e{i + 1}")
+            if not self.site.nodes:
+                self.site.seen_by(m)
+            self.nodes.append(Node(self, m, self.site.url(), f"{number}-{seed}"))
+        self.kinds = catalog(self.site, beyond)
+        self.faults: list[Fault] = []
+        self.notes: list[tuple[float, str]] = []
+        self.overlaps: list[tuple[float, str]] = []
+        self.ways: list[tuple[set[tuple[int, int]], Way]] = []
+        self.threads: list[threading.Thread] = []
+        self.children: list[Any] = []
+        self.undo: list[tuple[float, int, Fault, Callable[[], object]]] = []
+        self.calms: list[float] = []
+        self.began = self.ended = time.monotonic()
 
-    def start(self, name: str) -> Any:
-        mount = f'mount --bind "{self.home}" "{self.home}" && exec "$@"'
-        return self.join(
-            name, prefix=["unshare", *ROOTLESS, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"]
+    # ---- what faults use ----
+
+    def aside(self, job: Callable[[], object]) -> None:
+        """What may take long."""
+        t = threading.Thread(target=job, daemon=True)
+        t.start()
+        self.threads.append(t)
+
+    def run(self, command: list[str]) -> None:
+        self.children.append(
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.dir
+            )
         )
 
-    def remount(self, c: Any, how: str) -> Any:
-        enter = [
-            "nsenter",
-            "--target",
-            str(c.pid),
-            *(["--user", "--preserve-credentials"] if ROOTLESS else []),
-            "--mount",
-        ]
-        return subprocess.run([*enter, "mount", "-o", f"remount,bind,{how}", self.home], cwd="/").returncode == 0
+    def hurt_network(self, some: list[int], others: list[int], direction: str, way: Way) -> Callable[[], object]:
+        pairs = {(a, b) for a in some for b in others if direction in ("both", "from")}
+        pairs |= {(b, a) for a in some for b in others if direction in ("both", "to")}
+        entry = (pairs, way)
+        self.ways.append(entry)
+        self.set_network()
+
+        def undo() -> None:
+            self.ways.remove(entry)
+            self.set_network()
+
+        return undo
+
+    def set_network(self) -> None:
+        now: dict[tuple[int, int], Way] = {}
+        for pairs, way in self.ways:
+            for p in pairs:
+                now[p] = now.get(p, Way()) | way
+        self.network.set(now)
+
+    # ---- a storm ----
+
+    def leader(self) -> Node | None:
+        t = self.acts.newest
+        return next((n for n in self.nodes if t and n.name == t.name and n.runs()), None)
+
+    def tick(self, tend: bool = True) -> None:
+        now = time.monotonic()
+        for entry in [u for u in self.undo if u[0] <= now]:
+            self.undo.remove(entry)
+            entry[3]()
+            entry[2].ended = now
+        for n in self.nodes if tend else []:
+            n.tend(now)
+        self.acts.read()
+        self.children = [c for c in self.children if c.poll() is None]
+        time.sleep(0.02)
+
+    def begin(self, f: Fault) -> None:
+        f.began = time.monotonic()
+        self.faults.append(f)
+        of_server = f.kind.startswith(("server", "failed", "shared"))
+        target: Any = f.target
+        if not of_server:
+            target = self.leader() if f.target == "leader" else self.nodes[f.target]
+        f.done = "the leader" if target is None else target.name if not of_server else f"server {target + 1}"
+        try:
+            if target is None:
+                raise Unfit("is not there")
+            undo = self.kinds[f.kind][1](self, target, f.what)
+        except Unfit as e:
+            f.done += f" {e}: not done"
+            return
+        self.undo.append((f.began + f.length, len(self.faults), f, undo))
+
+    def storm(self, number: int, seconds: float) -> None:
+        r = random.Random(f"{self.seed} {self.site.name} {self.beyond} {number}")
+        todo = draw(self.kinds, r, seconds, len(self.nodes), len(self.site.nodes))
+        since = time.monotonic()
+        while time.monotonic() < since + seconds:
+            while todo and since + todo[0].at <= time.monotonic():
+                self.begin(todo.pop(0))
+            self.tick()
+
+    def calm(self) -> bool:
+        """All is mended; somebody must lead. Counted from then."""
+        for entry in sorted(self.undo, key=lambda u: u[:2], reverse=True):
+            entry[3]()
+            entry[2].ended = time.monotonic()
+        self.undo.clear()
+        for t in self.threads:
+            t.join(3 * PATIENCE)
+        self.threads.clear()
+        self.site.mend()
+        since = time.monotonic()
+        self.notes.append((since, "begins"))
+        self.acts.read()
+        seen, end = self.acts.count, since + LEADS_AGAIN_S
+        # Who acts now may be on its way out: whoever acts a lease's tenth later leads.
+        while time.monotonic() < end and (self.acts.count == seen or not self.leads(since)):
+            self.tick()
+        took = max(0.0, (self.acts.newest.first if self.acts.newest else since) - since)
+        self.calms.append(took)
+        self.notes.append((time.monotonic(), f"somebody leads after {took:.2f} s"))
+        return time.monotonic() < end
+
+    def leads(self, since: float) -> bool:
+        t = self.acts.newest
+        return bool(t and t.last > max(since, t.first) + LEASE_S / 10)
+
+    def play(self, minutes: float) -> None:
+        self.began = time.monotonic()
+        good, number = True, 0
+        for n in self.nodes:
+            n.start()
+        ok(wait_for(lambda: self.acts.read() or self.acts.newest, 3 * PATIENCE), f"{self.name}: somebody leads")
+        while good and time.monotonic() < self.began + minutes * 60:
+            self.storm(number, min(STORM_S, max(5.0, self.began + minutes * 60 - time.monotonic())))
+            good = self.calm()
+            number += 1
+        ok(good, f"{self.name}: after each of {number} storms somebody led")
+        self.ended = time.monotonic()
+
+    # ---- what must have held ----
+
+    def headline(self) -> str:
+        return (
+            f"{self.name}, seed {self.seed}: {self.ended - self.began:.0f} s, {len(self.hits())} faults, "
+            f"{len(self.acts.terms)} terms"
+        )
+
+    def hits(self) -> list[Fault]:
+        return [f for f in self.faults if "not done" not in f.done]
+
+    def judge(self) -> bool:
+        self.acts.read()
+        before = failures()
+        began_beside = [(int(line.rsplit(" at ", 1)[1].split()[0]) / 1000, line) for line in self.lines("overlaps")]
+        for at, what in sorted(began_beside + self.acts.late):
+            stall = self.network.stalled(at - LEASE_S, at)
+            if stall >= STALL_S:
+                note(f"{self.name}: shows nothing, since the machine stood still for {stall:.2f} s: {what}")
+            else:
+                self.overlaps.append((at, what))
+        told = [f"{at - self.began:.3f} s: {what}" for at, what in self.overlaps[:10]]
+        if self.beyond:
+            note(f"{self.name}: {len(self.overlaps)} acts of a term after a newer one's, without a token: {told[:3]}")
+        else:
+            same(told, [], f"{self.name}: no term acted, or was there, beside the next")
+        tokens = [t for t, _ in self.terms()]
+        same(tokens, sorted(set(tokens)), f"{self.name}: every token is larger than all before it")
+        accepted = [t for t, _ in self.receiver.accepted]
+        same(
+            (self.receiver.wrong, accepted),
+            ([], sorted(set(accepted))),
+            f"{self.name}: the receiver accepted {self.receiver.count} writes in the order of their tokens, and refused "
+            f"{self.receiver.refused}",
+        )
+        same(self.checkpoints(kept=True), [], f"{self.name}: every term loaded what earlier ones knew to be saved")
+        self.tell()
+        return failures() == before
+
+    def tell(self) -> None:
+        kinds = Counter(f.kind for f in self.hits())
+        bound = 1.5 * LEASE_S + self.site.waits_s
+        note(self.headline() + f", {sum(n.starts for n in self.nodes)} starts of electors, {self.acts.count} acts")
+        note(f"{self.name}: faults: {', '.join(f'{k} {v}' for k, v in sorted(kinds.items()))}")
+        note(
+            f"{self.name}: longest time without an act {max([g for _, g in self.acts.gaps] or [0.0]):.1f} s in storms, "
+            f"{max(self.calms or [0.0]):.1f} s of calm until somebody led (a lease and a half, and what the store waits: "
+            f"{bound:.1f})"
+        )
+        stalls = [length for _, length in self.network.stalls]
+        note(f"{self.name}: this machine stood still {len(stalls)} times, {max(stalls or [0.0]):.2f} s at the longest")
+
+    def end(self) -> None:
+        self.ended = self.ended or time.monotonic()
+        for n in self.nodes:
+            n.end()
+        self.receiver.close()
+        self.site.close()
+        self.network.close()
+        super().end()
 
 
-def pids_of(c: Any) -> Any:
-    guard = children(c.pid)
-    worker = children(guard[0]) if guard else []
-    return {"elector": c.pid, "guard": guard and guard[0], "worker": worker and worker[0]}
+def job(number: int, store: str, minutes: float, seed: int, beyond: bool, always: bool) -> Callable[[], None]:
+    def play() -> None:
+        before = failures()
+        c = Chaos(number, store, seed, beyond)
+        try:
+            c.play(minutes)
+            c.judge()
+        finally:
+            c.ended = time.monotonic()
+            if always or failures() > before:
+                note(f"{c.name}: timeline {chaos_timeline.write(c, os.path.join(os.path.dirname(LUNARCH), 'chaos'))}")
+                note(f"again: make chaos STORE={store} SEED={seed} MINUTES={minutes:g}{' BEYOND=1' if beyond else ''}")
+            if failures() > before:
+                for f in c.faults:
+                    note(f"  {f} ({f.done})")
+            c.end()
+
+    play.__name__ = store
+    return play
 
 
-def hurt(c: Any, *names: Any, sig: Any = KILL) -> None:
-    who = pids_of(c)
-    for n in names:
-        if who[n]:
-            c.kill(sig, who[n])
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stores", nargs="*", choices=list(SITES))
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beyond", action="store_true")
+    o = parser.parse_args()
+    seed = o.seed or time.time_ns() % 1000000
+    note(f"seed {seed}")
+    if o.stores:
+        jobs = [job(i, s, o.minutes, seed, o.beyond, True) for i, s in enumerate(o.stores)]
+    else:
+        jobs = [job(0, "file", 1, seed, False, False), job(1, "redis", 1, seed, False, False)]
+        jobs.append(job(2, "file", 0.6, seed, True, False))
+    at_once(*jobs)
+    done()
 
 
-def freeze_until_another(field: Any, c: Any, *names: Any) -> None:
-    """Frozen until another leads, then continued."""
-    terms = len(field.terms())
-    hurt(c, *[n for n in names if n != "elector"], sig=STOP)
-    if "elector" in names:
-        freeze(c, field.lock)
-    wait_for(lambda: len(field.terms()) > terms)
-    hurt(c, *names, sig=CONT)
-
-
-def cut_off(field: Any, c: Any) -> Any:
-    terms = len(field.terms())
-    if not field.remount(c, "ro"):
-        return ok(False, f"{field.name}: the directory can be made read-only for one candidate")
-    wait_for(lambda: len(field.terms()) > terms)
-    field.remount(c, "rw")
-
-
-def steal(field: Any) -> None:
-    record = field.record()
-    record.update(holderIdentity="thief", write="0" * 32, pid=0, tree="", bootId="", checkpoint={"data": {}})
-    with open(field.lock + ".new", "w") as f:
-        json.dump(record, f)
-    os.rename(field.lock + ".new", field.lock)
-
-
-def kill_children(c: Any) -> None:
-    worker = pids_of(c)["worker"]
-    for pid in children(worker) if worker else []:
-        c.kill(KILL, pid)
-
-
-def in_turn(*faults: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-    return lambda f, c: [fault(f, c) for fault in faults]
-
-
-FAULTS: dict[str, Callable[[Any, Any], object]] = {
-    "the elector is killed": lambda f, c: hurt(c, "elector"),
-    "the worker is killed": lambda f, c: hurt(c, "worker"),
-    "the guard is killed": lambda f, c: hurt(c, "guard"),
-    "elector and worker are killed": lambda f, c: hurt(c, "elector", "worker"),
-    "elector, guard and worker are killed": lambda f, c: hurt(c, "guard", "elector", "worker"),
-    "the elector is frozen": lambda f, c: freeze_until_another(f, c, "elector"),
-    "elector and worker are frozen": lambda f, c: freeze_until_another(f, c, "worker", "elector"),
-    "it is told to stop": lambda f, c: c.kill(signal.SIGTERM),
-    "it is told to resign": lambda f, c: c.kill(signal.SIGUSR1),
-    "it is told to reload": lambda f, c: c.kill(signal.SIGHUP),
-    "it is told to reload, and the worker is killed": in_turn(
-        lambda f, c: c.kill(signal.SIGHUP), lambda f, c: hurt(c, "worker")
-    ),
-    "it is cut off": cut_off,
-    "the record is deleted": lambda f, c: os.unlink(f.lock),
-    "the record is stolen": lambda f, c: steal(f),
-    "its children are killed": lambda f, c: kill_children(c),
-    "the worker is frozen, and the record stolen": in_turn(
-        lambda f, c: hurt(c, "worker", sig=STOP), lambda f, c: steal(f)
-    ),
-    "the guard is frozen, and the record stolen": in_turn(
-        lambda f, c: hurt(c, "guard", sig=STOP), lambda f, c: steal(f)
-    ),
-}
-ENDS_NO_TERM = ("its children are killed",)
-
-
-def leader(f: Any) -> Any:
-    """The candidate whose term acted last, if it is still there."""
-    terms = f.terms()
-    alive = [c for c in f.candidates if terms and c.name == terms[-1][1] and c.process.poll() is None]
-    return alive[-1] if alive else None
-
-
-def refill(f: Any) -> None:
-    """Who has died or left is started again."""
-    for name in "abc":
-        if not [c for c in f.candidates if c.name == name and c.process.poll() is None]:
-            f.start(name)
-
-
-def chaos(number: Any) -> None:
-    # Each field gets its own half of a shuffled list, so that a run has had every kind of fault.
-    names = sorted(FAULTS)
-    random.Random(SEED).shuffle(names)
-    pick = random.Random(SEED + number)
-    todo = names[number::2]
-    todo += [pick.choice(names) for _ in range(FAULTS_EACH - len(todo))]
-    f = Cut(f"field {number}")
-    refill(f)
-    for name in todo:
-        c = wait_for(lambda: leader(f))
-        if not c:
-            break
-        terms = len(f.terms())
-        FAULTS[name](f, c)
-        if name not in ENDS_NO_TERM and not wait_for(lambda: len(f.terms()) > terms):
-            break
-        note(f"field {number}: {name}: {c.name} -> {f.terms()[-1][1]}")
-        refill(f)
-        time.sleep(pick.random() * 0.3)
-    good = ok(
-        c and len(f.terms()) > len(todo) - len(ENDS_NO_TERM) * todo.count(ENDS_NO_TERM[0]),
-        f"field {number}: after each of {len(todo)} faults somebody led again (seed {SEED})",
-    )
-    if not good:
-        note(f"not after: {name}")
-    good = f.verdict(f"field {number}") and good
-    pairing(f, number)
-    if not good:
-        f.logs()
-    f.end()
-
-
-def pairing(f: Any, number: Any) -> None:
-    """on_stopped once for each on_leading that began, unless the elector died with it, and never for another term."""
-    wrong = []
-    for c in f.candidates:
-        c.stop()
-        wait_for(lambda: c.closed)
-        led = [e["message"].split()[1] for e in c.all("print", "leading ")]
-        ended = [e["message"].split()[1] for e in c.all("print", "stopped ")]
-        if c.process.returncode != 0:  # killed
-            ended += led[len(ended) :] if len(led) - len(ended) == 1 else []
-        if led != ended:
-            wrong.append((c.name, c.pid, c.process.returncode, led, ended))
-            c.log()
-    same(wrong, [], f"field {number}: on_stopped ran once, in order, for every term that its elector survived")
-
-
-at_once(lambda: chaos(0), lambda: chaos(1))
-done()
+if __name__ == "__main__":
+    apart()
+    main()

@@ -1,7 +1,8 @@
 /* What a term starts in the fault tests: it takes a lock that only one living process may have, and says if another
  * still has it. The kernel judges, not a clock: a process of an ended term that lives on is found, however short the
- * overlap. Not a part of Lunarch, and it knows nothing of it but LUNARCH_TOKEN. Usage: witness FILE NAME [strict] Built
- * and used by tests/lib/field.py. */
+ * overlap. Not a part of Lunarch, and it knows nothing of it but LUNARCH_TOKEN. Usage: witness FILE NAME [strict|acts]
+ * acts: as long as it lives it acts, without its token (a line of FILE.acts) and with it (a message to the socket
+ * FILE.receiver). Built and used by tests/lib/field.py. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +30,15 @@ static void say(const char *file, const char *ending, const char *text)
 	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
 		_exit(3);
 	close(fd);
+}
+
+/* Of this machine, whatever clock is preloaded. */
+static long long now_ms(void)
+{
+	struct timespec t;
+
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+	return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* A process that is exiting runs no more code but may not have closed its files yet; its descriptors cannot be seen. */
@@ -60,11 +73,28 @@ static void take(const char *file, const char *name, const char *token, int stri
 	while (flock(WITNESS_FD, LOCK_EX | LOCK_NB) < 0) {
 		int pid = strict ? -1 : other_holder(&st);
 		if (pid) {
-			snprintf(text, sizeof text, "%s with token %s began while process %d of another term lived\n",
-			         name, token, pid);
+			snprintf(text, sizeof text,
+			         "%s with token %s began while process %d of another term lived, at %lld ms\n", name,
+			         token, pid, now_ms());
 			say(file, "overlaps", text);
 			return;
 		}
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void act_for_ever(const char *file, const char *name, const char *token)
+{
+	struct timespec pause = { .tv_nsec = 40 * 1000 * 1000 };
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char text[300];
+
+	snprintf(to.sun_path, sizeof to.sun_path, "%s.receiver", file);
+	for (;;) {
+		snprintf(text, sizeof text, "%s %s %lld\n", token, name, now_ms());
+		say(file, "acts", text);
+		sendto(s, text, strlen(text), 0, (struct sockaddr *)&to, sizeof to);
 		nanosleep(&pause, NULL);
 	}
 }
@@ -81,19 +111,20 @@ int main(int argc, char **argv)
 		most.rlim_cur = most.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &most);
 	}
+	int acts = argc > 3 && strcmp(argv[3], "acts") == 0;
 	int fd = open(argv[1], O_RDWR | O_CREAT, 0666);
 	if (fd < 0 || dup2(fd, WITNESS_FD) < 0)
 		return 2;
 	close(fd);
-	take(argv[1], argv[2], token, argc > 3);
+	take(argv[1], argv[2], token, argc > 3 && strcmp(argv[3], "strict") == 0);
 	snprintf(text, sizeof text, "%s %s\n", token, argv[2]);
 	say(argv[1], "terms", text);
 	if (fork() == 0) { /* clings to what it has, and is not in sight of whoever stops its parent */
 		setsid();
 		signal(SIGTERM, SIG_IGN);
-		for (;;)
-			pause();
 	}
+	if (acts)
+		act_for_ever(argv[1], argv[2], token);
 	for (;;)
 		pause();
 }
