@@ -360,6 +360,12 @@ pictures: test-deps
 	@$(MAKE) --no-print-directory all
 	@tests/cli/page.py --pictures docs
 
+# Storms of faults on five electors and their store: STORE=NAME... (file redis etcd postgres zookeeper kubernetes), MINUTES=n, SEED=s for faults
+# that were drawn before, BEYOND=1 for those that docs/safety.md does not cover too. Timelines are written to $(BUILD)/chaos.
+STORE   ?= file redis etcd postgres zookeeper
+chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server)
+	@tests/cluster/faults/chaos.py --stores $(STORE) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(BEYOND),--beyond)
+
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
 api:
 	@lua5.4 scripts/api.lua
@@ -466,6 +472,7 @@ help:
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"
 	@echo "make coverage   which lines and branches the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
+	@echo "make chaos MINUTES=n STORE=name   storms of faults on five electors and their store"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
 
@@ -474,4 +481,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos help clean FORCE

@@ -257,6 +257,11 @@ def long(r: random.Random) -> float:
     return r.uniform(0.3, 10)
 
 
+def about_a_lease(r: random.Random) -> float:
+    """Shorter, or so long that another leads meanwhile."""
+    return r.choice((r.uniform(0.3, 5), r.uniform(6.5, 12)))
+
+
 def short(r: random.Random) -> float:
     return r.uniform(0.05, PAUSE_S)
 
@@ -270,7 +275,7 @@ def claimed(r: random.Random) -> float:
 Kind = tuple[float, Callable[..., Undo], Callable[[random.Random], float], Callable[[random.Random], Any]]
 ELECTOR: dict[str, Kind] = {
     "killed": (3, killed, claimed, parts(("elector",), ("guard",), ("worker",), ("elector", "worker"))),
-    "stopped": (3, stopped, long, parts(("elector",), ("guard",), ("worker",), ("elector", "worker"))),
+    "stopped": (3, stopped, about_a_lease, parts(("elector",), ("guard",), ("worker",), ("elector", "worker"))),
     "crashed": (1, crashed, claimed, nothing),
     "stood still": (1, stood_still, short, nothing),
     "out of memory": (1, out_of_memory, long, nothing),

@@ -326,7 +326,7 @@ class Etcd(Server):
         """cluster: where each member is reached by the others."""
         self.name, self.options = name, list(options)
         self.peer_port = peer_port or free_port()
-        self.peers = cluster or {name: f"127.0.0.1:{self.peer_port}"}
+        self.peers = cluster or {name: f"{machine.address if machine else '127.0.0.1'}:{self.peer_port}"}
         super().__init__(start, machine)
 
     def command(self) -> list[str]:

@@ -28,7 +28,7 @@ from chaos_stores import SITES
 from field import Field
 from machines import Network, Way, apart
 from processes import LUNARCH, PATIENCE, wait_for
-from tap import at_once, done, failures, note, ok, same
+from tap import at_once, done, note, ok, same
 
 ELECTORS = 5
 STORM_S = 20.0
@@ -165,18 +165,18 @@ class Chaos(Field):
         t = self.acts.newest
         return bool(t and t.last > max(since, t.first) + LEASE_S / 10)
 
-    def play(self, minutes: float) -> None:
+    def play(self, minutes: float) -> bool:
         self.began = time.monotonic()
-        good, number = True, 0
+        number = 0
         for n in self.nodes:
             n.start()
-        ok(wait_for(lambda: self.acts.read() or self.acts.newest, 3 * PATIENCE), f"{self.name}: somebody leads")
+        good = ok(wait_for(lambda: self.acts.read() or self.acts.newest, 3 * PATIENCE), f"{self.name}: somebody leads")
         while good and time.monotonic() < self.began + minutes * 60:
             self.storm(number, min(STORM_S, max(5.0, self.began + minutes * 60 - time.monotonic())))
             good = self.calm()
             number += 1
-        ok(good, f"{self.name}: after each of {number} storms somebody led")
         self.ended = time.monotonic()
+        return ok(good, f"{self.name}: after each of {number} storms somebody led")
 
     # ---- what must have held ----
 
@@ -191,7 +191,6 @@ class Chaos(Field):
 
     def judge(self) -> bool:
         self.acts.read()
-        before = failures()
         began_beside = [(int(line.rsplit(" at ", 1)[1].split()[0]) / 1000, line) for line in self.lines("overlaps")]
         for at, what in sorted(began_beside + self.acts.late):
             stall = self.network.stalled(at - LEASE_S, at)
@@ -199,23 +198,22 @@ class Chaos(Field):
                 note(f"{self.name}: shows nothing, since the machine stood still for {stall:.2f} s: {what}")
             else:
                 self.overlaps.append((at, what))
-        told = [f"{at - self.began:.3f} s: {what}" for at, what in self.overlaps[:10]]
+        told = [f"{at - self.began:.3f} s: {what}" for at, what in self.overlaps[:5]]
+        good = True
         if self.beyond:
             note(f"{self.name}: {len(self.overlaps)} acts of a term after a newer one's, without a token: {told[:3]}")
         else:
-            same(told, [], f"{self.name}: no term acted, or was there, beside the next")
+            good = same(told, [], f"{self.name}: no term acted, or was there, beside the next")
         tokens = [t for t, _ in self.terms()]
-        same(tokens, sorted(set(tokens)), f"{self.name}: every token is larger than all before it")
-        accepted = [t for t, _ in self.receiver.accepted]
-        same(
-            (self.receiver.wrong, accepted),
-            ([], sorted(set(accepted))),
-            f"{self.name}: the receiver accepted {self.receiver.count} writes in the order of their tokens, and refused "
-            f"{self.receiver.refused}",
-        )
-        same(self.checkpoints(kept=True), [], f"{self.name}: every term loaded what earlier ones knew to be saved")
+        good = same(tokens, sorted(set(tokens)), f"{self.name}: every token is larger than all before it") and good
+        r = self.receiver
+        accepted = [t for t, _ in r.accepted]
+        what = f"accepted {r.count} writes in the order of their tokens, and refused {r.refused}"
+        good = same((r.wrong, accepted), ([], sorted(set(accepted))), f"{self.name}: the receiver {what}") and good
+        what = "every term loaded what earlier ones knew to be saved"
+        good = same(self.checkpoints(kept=True), [], f"{self.name}: {what}") and good
         self.tell()
-        return failures() == before
+        return good
 
     def tell(self) -> None:
         kinds = Counter(f.kind for f in self.hits())
@@ -240,21 +238,22 @@ class Chaos(Field):
         super().end()
 
 
+LAST = 40  # faults that are told where it failed; the timeline has all
+
+
 def job(number: int, store: str, minutes: float, seed: int, beyond: bool, always: bool) -> Callable[[], None]:
     def play() -> None:
-        before = failures()
-        c = Chaos(number, store, seed, beyond)
+        c, good = Chaos(number, store, seed, beyond), False
         try:
-            c.play(minutes)
-            c.judge()
+            good = c.play(minutes)
+            good = c.judge() and good
         finally:
             c.ended = time.monotonic()
-            if always or failures() > before:
+            if always or not good:
                 note(f"{c.name}: timeline {chaos_timeline.write(c, os.path.join(os.path.dirname(LUNARCH), 'chaos'))}")
-                note(f"again: make chaos STORE={store} SEED={seed} MINUTES={minutes:g}{' BEYOND=1' if beyond else ''}")
-            if failures() > before:
-                for f in c.faults:
+                for f in c.faults[-LAST:] if not good else []:
                     note(f"  {f} ({f.done})")
+                note(f"again: make chaos STORE={store} SEED={seed} MINUTES={minutes:g}{' BEYOND=1' if beyond else ''}")
             c.end()
 
     play.__name__ = store

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -105,6 +106,37 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	    (id == CLOCK_REALTIME || id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_RAW || id == CLOCK_BOOTTIME))
 		run_on(id, t);
 	return result;
+}
+
+/* A timer for a moment is for one of the clock that is shown, but it is the kernel's. */
+enum { FDS = 1024 };
+static signed char clock_of[FDS]; /* of a timer, plus one */
+
+int timerfd_create(int id, int flags)
+{
+	int fd = (int)syscall(SYS_timerfd_create, id, flags);
+
+	if (fd >= 0 && fd < FDS)
+		clock_of[fd] = (signed char)(id + 1);
+	return fd;
+}
+
+int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old)
+{
+	struct itimerspec real = *at;
+	struct timespec shown, kernel;
+	int id = fd >= 0 && fd < FDS ? clock_of[fd] - 1 : -1;
+
+	if ((id == CLOCK_BOOTTIME || id == CLOCK_MONOTONIC) && flags & TFD_TIMER_ABSTIME && nanoseconds(&at->it_value) > 0) {
+		clock_gettime(id, &shown);
+		real_gettime(id, &kernel);
+		int64_t left = nanoseconds(&at->it_value) - nanoseconds(&shown);
+		if (rates)
+			left = (int64_t)((__int128)left * 1000000000 / (1000000000 + rates->of[rates->turn & 1].faster_ppb));
+		real.it_value = kernel;
+		add(&real.it_value, left > 0 ? left : 0);
+	}
+	return (int)syscall(SYS_timerfd_settime, fd, flags, &real, old);
 }
 
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
