@@ -15,7 +15,9 @@ class Cgroup:
     """limit: bytes of memory. waits: who needs more than that waits for it, else the kernel kills somebody."""
 
     def __init__(self, name: str, limit: int | None = None, waits: bool = False) -> None:
-        base = next((b for b in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{b}/cgroup.procs")), "")
+        base = next(
+            (b for b in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{b}/cgroup.procs")), ""
+        )
         self.path = f"{base}/lunarch-{name}" if base and os.access(base, os.W_OK) else ""
         self.waits, self.memory, self.old = waits, "", False
         if self.path:

@@ -1,7 +1,7 @@
 """The faults of the chaos test: what can be drawn, and how each is done and undone.
 
-Not when they are done, nor what must hold then: tests/cluster/faults/chaos.py. What a fault does to electors stays within
-docs/safety.md, unless it is one of BEYOND. Used by chaos.py."""
+Not when they are done, nor what must hold then: tests/cluster/faults/chaos.py. What a fault does to electors stays
+within docs/safety.md, unless it is one of BEYOND. Used by chaos.py."""
 
 import os
 import random
@@ -53,7 +53,7 @@ def pidfds(n: Any, parts: Any) -> list[int]:
 def signalled(fds: list[int], sig: int) -> None:
     for fd in fds:
         try:
-            signal.pidfd_send_signal(fd, sig)  # type: ignore[attr-defined]
+            signal.pidfd_send_signal(fd, sig)
         except OSError:
             pass
 
@@ -179,7 +179,9 @@ def cut_off(c: Any, n: Any, what: Any) -> Undo:
 
         return undo
     servers = [s.machine.number for s in c.site.nodes]
-    return c.hurt_network([n.machine.number], servers if which < 0 else [servers[which % len(servers)]], direction, Way(mode))
+    return c.hurt_network(
+        [n.machine.number], servers if which < 0 else [servers[which % len(servers)]], direction, Way(mode)
+    )
 
 
 def bad_network(c: Any, n: Any, what: Any) -> Undo:
@@ -295,9 +297,14 @@ SERVER: dict[str, Kind] = {
 }
 BEYOND: dict[str, Kind] = {
     "machine frozen": (4, stood_still, lambda r: r.uniform(6, 14), nothing),
-    "all stopped": (3, stopped, lambda r: r.uniform(6, 14), parts(("elector", "guard", "worker"), ("elector", "guard"))),
+    "all stopped": (
+        3,
+        stopped,
+        lambda r: r.uniform(6, 14),
+        parts(("elector", "guard", "worker"), ("elector", "guard")),
+    ),
     "both killed": (2, killed, long, parts(("elector", "guard"), ("elector", "guard", "worker"))),
-    "clock far off": (3, clock_rate, long, lambda r: r.choice((round(r.uniform(-0.6, -0.3), 2), round(r.uniform(0.4, 1.5), 2)))),
+    "clock far off": (3, clock_rate, long, lambda r: round(r.choice((r.uniform(-0.6, -0.3), r.uniform(0.4, 1.5))), 2)),
 }
 
 

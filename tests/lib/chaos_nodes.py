@@ -29,6 +29,7 @@ class Clocks:
     RATES = struct.Struct("=q3q3q")
 
     def __init__(self, directory: str, name: str) -> None:
+        self.shim = build("shim.c", "-shared", "-fPIC")
         self.paths = {v: os.path.join(directory, f"{name}-{v}") for v in ("SHIM_CLOCK", "SHIM_SUSPEND", "SHIM_RATE")}
         self.maps: dict[str, mmap.mmap] = {}
         for variable, path in self.paths.items():
@@ -38,7 +39,7 @@ class Clocks:
         self.turn, self.since, self.ahead, self.ppb, self.slept = 0, 0, 0, 0, 0
 
     def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), **self.paths}
+        return {"LD_PRELOAD": self.shim, **self.paths}
 
     def set_wall(self, seconds: float) -> None:
         self.maps["SHIM_CLOCK"][:8] = struct.pack("=q", int(seconds * 1e9))
@@ -110,8 +111,10 @@ class Node:
         (docs/safety.md), unless that is the test."""
         mine = [p for p in parts if p in ("elector", "guard")]
         others = {"elector": "guard", "guard": "elector"}
-        if not chaos.beyond and any(self.claims.get(others[p]) for p in mine) or (
-            not chaos.beyond and len(mine) > 1 and any(self.claims.values())
+        if (
+            not chaos.beyond
+            and any(self.claims.get(others[p]) for p in mine)
+            or (not chaos.beyond and len(mine) > 1 and any(self.claims.values()))
         ):
             raise Unfit("has one of elector and guard hurt already")
         for p in mine:

@@ -1,5 +1,5 @@
-"""What the terms of the chaos test have done: acts without a token, in the order of one file, and with it, as a receiver
-accepted or refused them.
+"""What the terms of the chaos test have done: acts without a token, in the order of one file, and with it, as a
+receiver accepted or refused them.
 
 Not a clock's business: the order of appends to one file is the kernel's, and so is that of messages to one socket. Used
 by tests/cluster/faults/chaos.py."""
@@ -24,7 +24,7 @@ class Acts:
         self.newest: Term | None = None
         self.count = 0
         self.last = 0.0
-        self.gaps: list[tuple[float, float]] = []  # (when somebody acted again, seconds): nobody acted for over a second
+        self.gaps: list[tuple[float, float]] = []  # (until when, seconds): nobody acted for over a second
         self.late: list[tuple[float, str]] = []  # acts of a term after those of a newer one
 
     def read(self) -> None:

@@ -86,7 +86,7 @@ def draw(c: Any, path: str) -> None:
     for i, (name, row) in enumerate(rows.items()):
         d.text(row, f"{name} acts")
         d.text(row + 1, f"{name} log, faults")
-        for t in c.acts.terms.values():
+        for t in c.acted.terms.values():
             if t.name == name:
                 d.bar(row, t.first, t.last, COLOURS[i % len(COLOURS)], f"token {t.token}", str(t.token)[-6:])
     row = 1 + 2 * len(rows)

@@ -128,7 +128,9 @@ class Field:
         for c in self.candidates:
             for word, seen in (("loaded ", loaded), ("saved ", saved)):
                 for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
-                    if n == "none":  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                    if (
+                        n == "none"
+                    ):  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
                         if kept:
                             seen.setdefault(int(token), 0)
                     else:

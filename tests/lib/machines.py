@@ -1,5 +1,5 @@
-"""Machines for the chaos test: each has a network and a disk of its own, and what one sends to another passes a relay of
-the tests (tests/cluster/faults/relay.c), which does to packets what networks do.
+"""Machines for the chaos test: each has a network and a disk of its own, and what one sends to another passes a relay
+(tests/cluster/faults/relay.c), which does to packets what networks do.
 
 Not a machine's memory, clocks or processors: cgroups.py and tests/cluster/faults/shim.c have faults of these. A test
 enters a network namespace of its own first (apart). Needs root. Used by tests/cluster/faults/chaos.py."""
@@ -73,7 +73,11 @@ class Network:
     def __init__(self, number: int, seed: int) -> None:
         self.prefix = f"10.77.{number}"
         self.relay: Any = subprocess.Popen(
-            [build("relay.c"), str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            [build("relay.c"), str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         _mark("add", self.relay.pid)
         self.machines: list[Machine] = []

@@ -369,9 +369,7 @@ class Etcd(Server):
         places = list(machines) or [None] * count
         ports = [free_port() for _ in range(count)]
         peers = {f"n{i}": f"{m.address if m else '127.0.0.1'}:{p}" for i, (m, p) in enumerate(zip(places, ports))}
-        members = [
-            cls(n, p, peers, options, start=False, machine=m) for n, p, m in zip(peers, ports, places)
-        ]
+        members = [cls(n, p, peers, options, start=False, machine=m) for n, p, m in zip(peers, ports, places)]
         for m in members:
             m.whole = False
             m.start()

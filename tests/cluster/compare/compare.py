@@ -25,6 +25,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "lib")]
+from cgroups import Cgroup
 from peers import PEERS, SERVERS, Peer, actor
 from processes import children, marked, new_directory
 from proxy import Proxy

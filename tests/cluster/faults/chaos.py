@@ -42,7 +42,7 @@ class Chaos(Field):
         self.seed, self.beyond = seed, beyond
         self.network = Network(number, seed)
         self.site: Any = SITES[store](self.network)
-        self.receiver, self.acts = Receiver(self.witness + ".receiver"), Acts(self.witness + ".acts")
+        self.receiver, self.acted = Receiver(self.witness + ".receiver"), Acts(self.witness + ".acts")
         self.nodes: list[Node] = []
         for i in range(ELECTORS):
             m = self.network.machine(f"e{i + 1}")
@@ -98,7 +98,7 @@ class Chaos(Field):
     # ---- a storm ----
 
     def leader(self) -> Node | None:
-        t = self.acts.newest
+        t = self.acted.newest
         return next((n for n in self.nodes if t and n.name == t.name and n.runs()), None)
 
     def tick(self, tend: bool = True) -> None:
@@ -109,7 +109,7 @@ class Chaos(Field):
             entry[2].ended = now
         for n in self.nodes if tend else []:
             n.tend(now)
-        self.acts.read()
+        self.acted.read()
         self.children = [c for c in self.children if c.poll() is None]
         time.sleep(0.02)
 
@@ -151,18 +151,22 @@ class Chaos(Field):
         self.site.mend()
         since = time.monotonic()
         self.notes.append((since, "begins"))
-        self.acts.read()
-        seen, end = self.acts.count, since + LEADS_AGAIN_S
+        self.acted.read()
+        seen, end = self.acted.count, since + LEADS_AGAIN_S
         # Who acts now may be on its way out: whoever acts a lease's tenth later leads.
-        while time.monotonic() < end and (self.acts.count == seen or not self.leads(since)):
+        while time.monotonic() < end and (self.acted.count == seen or not self.leads(since)):
             self.tick()
-        took = max(0.0, (self.acts.newest.first if self.acts.newest else since) - since)
+        took = max(0.0, (self.acted.newest.first if self.acted.newest else since) - since)
         self.calms.append(took)
         self.notes.append((time.monotonic(), f"somebody leads after {took:.2f} s"))
         return time.monotonic() < end
 
+    def somebody(self) -> Any:
+        self.acted.read()
+        return self.acted.newest
+
     def leads(self, since: float) -> bool:
-        t = self.acts.newest
+        t = self.acted.newest
         return bool(t and t.last > max(since, t.first) + LEASE_S / 10)
 
     def play(self, minutes: float) -> bool:
@@ -170,7 +174,9 @@ class Chaos(Field):
         number = 0
         for n in self.nodes:
             n.start()
-        good = ok(wait_for(lambda: self.acts.read() or self.acts.newest, 3 * PATIENCE), f"{self.name}: somebody leads")
+        good = ok(
+            wait_for(lambda: self.acted.read() or self.acted.newest, 3 * PATIENCE), f"{self.name}: somebody leads"
+        )
         while good and time.monotonic() < self.began + minutes * 60:
             self.storm(number, min(STORM_S, max(5.0, self.began + minutes * 60 - time.monotonic())))
             good = self.calm()
@@ -183,16 +189,16 @@ class Chaos(Field):
     def headline(self) -> str:
         return (
             f"{self.name}, seed {self.seed}: {self.ended - self.began:.0f} s, {len(self.hits())} faults, "
-            f"{len(self.acts.terms)} terms"
+            f"{len(self.acted.terms)} terms"
         )
 
     def hits(self) -> list[Fault]:
         return [f for f in self.faults if "not done" not in f.done]
 
     def judge(self) -> bool:
-        self.acts.read()
+        self.acted.read()
         began_beside = [(int(line.rsplit(" at ", 1)[1].split()[0]) / 1000, line) for line in self.lines("overlaps")]
-        for at, what in sorted(began_beside + self.acts.late):
+        for at, what in sorted(began_beside + self.acted.late):
             stall = self.network.stalled(at - LEASE_S, at)
             if stall >= STALL_S:
                 note(f"{self.name}: shows nothing, since the machine stood still for {stall:.2f} s: {what}")
@@ -218,10 +224,10 @@ class Chaos(Field):
     def tell(self) -> None:
         kinds = Counter(f.kind for f in self.hits())
         bound = 1.5 * LEASE_S + self.site.waits_s
-        note(self.headline() + f", {sum(n.starts for n in self.nodes)} starts of electors, {self.acts.count} acts")
+        note(self.headline() + f", {sum(n.starts for n in self.nodes)} starts of electors, {self.acted.count} acts")
         note(f"{self.name}: faults: {', '.join(f'{k} {v}' for k, v in sorted(kinds.items()))}")
         note(
-            f"{self.name}: longest time without an act {max([g for _, g in self.acts.gaps] or [0.0]):.1f} s in storms, "
+            f"{self.name}: longest time without an act {max([g for _, g in self.acted.gaps] or [0.0]):.1f} s in storms, "
             f"{max(self.calms or [0.0]):.1f} s of calm until somebody led (a lease and a half, and what the store waits: "
             f"{bound:.1f})"
         )

@@ -81,7 +81,7 @@ class Pair(Field):
         self.link.close()
         self.second.cli("REPLICAOF", "NO", "ONE")
 
-    def checkpoints(self) -> Any:
+    def checkpoints(self, kept: bool = False) -> Any:
         return []  # the lost term's are lost with it
 
     def close(self) -> None:

@@ -3,9 +3,9 @@
  * netem or a packet filter. Not a part of Lunarch. Built and used by tests/lib/machines.py.
  *
  * On standard input: "machine ADDRESS NETNS" (a.b.c.N, N from 0 to 63, a path) makes the device and answers "ok";
- * "way FROM TO MODE DELAY JITTER LOSS TWICE LATE", where MODE is pass, drop or reject, the times are microseconds and the
- * chances are parts of a million. It says "stall AT LENGTH" (ms, CLOCK_MONOTONIC) when it was not run for so long: then
- * others may not have been, either. Argument: the seed of the chances. */
+ * "way FROM TO MODE DELAY JITTER LOSS TWICE LATE", where MODE is pass, drop or reject, the times are microseconds and
+ * the chances are parts of a million. It says "stall AT LENGTH" (ms, CLOCK_MONOTONIC) when it was not run for so long:
+ * then others may not have been, either. Argument: the seed of the chances. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -220,7 +220,8 @@ out:
 /* In that namespace; then back. */
 static int plug_in(struct relay *r, const char *address, const char *path)
 {
-	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there = open(path, O_RDONLY | O_CLOEXEC), result = -1;
+	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there = open(path, O_RDONLY | O_CLOEXEC),
+	    result = -1;
 	struct ifreq i = { .ifr_flags = IFF_TUN | IFF_NO_PI };
 	unsigned number = (unsigned)atoi(strrchr(address, '.') + 1);
 
@@ -248,8 +249,8 @@ static int obey(struct relay *r, const char *line)
 
 	if (sscanf(line, "machine %31s %255s", address, path) == 2)
 		return strrchr(address, '.') ? plug_in(r, address, path) : -1;
-	if (sscanf(line, "way %u %u %15s %u %u %u %u %u", &from, &to, mode, &w.delay_us, &w.jitter_us, &w.loss, &w.twice,
-	           &w.late) != 8 ||
+	if (sscanf(line, "way %u %u %15s %u %u %u %u %u", &from, &to, mode, &w.delay_us, &w.jitter_us, &w.loss,
+	           &w.twice, &w.late) != 8 ||
 	    from >= MACHINES || to >= MACHINES)
 		return -1;
 	w.mode = mode[0];
@@ -293,7 +294,9 @@ int main(int argc, char **argv)
 	}
 	while (open) {
 		uint64_t began = now_us(), due = r->queued ? r->queue[0]->due_us : UINT64_MAX;
-		int wait_ms = due <= began ? 0 : due - began < TICK_MS * 1000 ? (int)((due - began + 999) / 1000) : TICK_MS;
+		int wait_ms = due <= began                   ? 0
+		              : due - began < TICK_MS * 1000 ? (int)((due - began + 999) / 1000)
+		                                             : TICK_MS;
 		for (int i = 0; i < MACHINES; i++)
 			p[i] = (struct pollfd){ .fd = r->tun[i], .events = POLLIN };
 		p[MACHINES] = (struct pollfd){ .fd = 0, .events = POLLIN };

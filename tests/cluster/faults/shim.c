@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the two the one that counts is said by the last bit of `turn`. From since_ns of CLOCK_MONOTONIC_RAW, when the clocks
- * were ahead_ns ahead. */
+/* Of the two the one that counts is said by the last bit of `turn`. From since_ns of CLOCK_MONOTONIC_RAW, when the
+ * clocks were ahead_ns ahead. */
 struct rates {
 	int64_t turn;
 	struct {
@@ -85,8 +85,8 @@ static void run_on(clockid_t id, struct timespec *t)
 	add(t, ahead_ns());
 	if (id == CLOCK_REALTIME)
 		return;
-	while (nanoseconds(t) > shown &&
-	       !__atomic_compare_exchange_n(&shown_ns[id], &shown, nanoseconds(t), 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	while (nanoseconds(t) > shown && !__atomic_compare_exchange_n(&shown_ns[id], &shown, nanoseconds(t), 0,
+	                                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	if (nanoseconds(t) < shown)
 		add(t, shown - nanoseconds(t));
@@ -127,12 +127,14 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itime
 	struct timespec shown, kernel;
 	int id = fd >= 0 && fd < FDS ? clock_of[fd] - 1 : -1;
 
-	if ((id == CLOCK_BOOTTIME || id == CLOCK_MONOTONIC) && flags & TFD_TIMER_ABSTIME && nanoseconds(&at->it_value) > 0) {
+	if ((id == CLOCK_BOOTTIME || id == CLOCK_MONOTONIC) && flags & TFD_TIMER_ABSTIME &&
+	    nanoseconds(&at->it_value) > 0) {
 		clock_gettime(id, &shown);
 		real_gettime(id, &kernel);
 		int64_t left = nanoseconds(&at->it_value) - nanoseconds(&shown);
 		if (rates)
-			left = (int64_t)((__int128)left * 1000000000 / (1000000000 + rates->of[rates->turn & 1].faster_ppb));
+			left = (int64_t)((__int128)left * 1000000000 /
+			                 (1000000000 + rates->of[rates->turn & 1].faster_ppb));
 		real.it_value = kernel;
 		add(&real.it_value, left > 0 ? left : 0);
 	}
