@@ -74,8 +74,8 @@ class Drawing:
             )
         with open(path, "w") as f:
             f.write(
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" font-family="monospace" '
-                f'font-size="10"><rect width="100%" height="100%" fill="white"/><text x="2" y="12">'
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+                f'font-family="monospace" font-size="10"><rect width="100%" height="100%" fill="white"/><text x="2" y="12">'
                 f'{html.escape(headline)}</text>{"".join(self.parts)}</svg>\n'
             )
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Five electors, each on a machine of its own (machines.py), on a store of several servers, and storms of faults, drawn at
-random from a seed, that overlap. No term acts beside the next; a receiver of tokens never accepts an older one after a
-newer; no checkpoint is lost or set back; when a storm is over somebody leads.
+"""Five electors, each on a machine of its own (machines.py), on a store of several servers, and storms of faults that
+overlap, drawn at random from a seed. No term acts beside the next; a receiver of tokens never accepts an older one after
+a newer; no checkpoint is lost or set back; when a storm is over somebody leads.
 
     chaos.py [--stores NAME...] [--minutes N] [--seed N] [--beyond]
 
-Stores: file redis etcd postgres zookeeper kubernetes. --beyond: with faults that docs/safety.md does not cover, where only
-tokens and checkpoints must hold. Without arguments: what the whole check runs."""
+Stores: file redis etcd postgres zookeeper kubernetes. --beyond: with faults that docs/safety.md does not cover, too,
+where only tokens and checkpoints must hold. Without arguments: what the whole check runs."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ from chaos_stores import SITES
 from field import Field
 from machines import Network, Way, apart
 from processes import LUNARCH, PATIENCE, wait_for
-from tap import at_once, done, note, ok, same
+from tap import at_once, done, note, ok, same, skip
 
 ELECTORS = 5
 STORM_S = 20.0
@@ -224,14 +224,12 @@ class Chaos(Field):
     def tell(self) -> None:
         kinds = Counter(f.kind for f in self.hits())
         bound = 1.5 * LEASE_S + self.site.waits_s
+        gap, calm = max([g for _, g in self.acted.gaps] or [0.0]), max(self.calms or [0.0])
+        stalls = [length for _, length in self.network.stalls]
         note(self.headline() + f", {sum(n.starts for n in self.nodes)} starts of electors, {self.acted.count} acts")
         note(f"{self.name}: faults: {', '.join(f'{k} {v}' for k, v in sorted(kinds.items()))}")
-        note(
-            f"{self.name}: longest time without an act {max([g for _, g in self.acted.gaps] or [0.0]):.1f} s in storms, "
-            f"{max(self.calms or [0.0]):.1f} s of calm until somebody led (a lease and a half, and what the store waits: "
-            f"{bound:.1f})"
-        )
-        stalls = [length for _, length in self.network.stalls]
+        note(f"{self.name}: longest time without an act {gap:.1f} s, {calm:.1f} s of calm until somebody led")
+        note(f"{self.name}: a lease and a half, and what the store waits, are {bound:.1f} s")
         note(f"{self.name}: this machine stood still {len(stalls)} times, {max(stalls or [0.0]):.2f} s at the longest")
 
     def end(self) -> None:
@@ -285,5 +283,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if os.geteuid() != 0 or not os.path.exists("/dev/net/tun"):
+        skip("chaos", "only root can make machines, of network namespaces with /dev/net/tun")
+        done()
     apart()
     main()
