@@ -40,10 +40,8 @@ def write_log(c: Any, path: str) -> None:
 
 class Drawing:
     def __init__(self, began: float, ended: float) -> None:
-        self.began, self.parts, self.rows = began, [], 1
-        self.ended = ended
-
-    parts: list[str]
+        self.began, self.ended, self.rows = began, ended, 1
+        self.parts: list[str] = []
 
     def x(self, at: float) -> float:
         return LEFT + (min(max(at, self.began), self.ended) - self.began) * SECOND
@@ -69,15 +67,13 @@ class Drawing:
         width, height = self.x(self.ended) + 20, (self.rows + 2) * ROW
         for second in range(0, int(self.ended - self.began) + 1, 5):
             x = self.x(self.began + second)
-            self.parts.insert(
-                0, f'<path d="M{x} {ROW}V{height}" stroke="#ddd"/><text x="{x}" y="{height - 4}">{second} s</text>'
-            )
+            line = f'<path d="M{x} {ROW}V{height}" stroke="#ddd"/>'
+            self.parts.insert(0, f'{line}<text x="{x}" y="{height - 4}">{second} s</text>')
+        size = f'width="{width:.0f}" height="{height}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace" font-size="10">'
+        title = f'<rect width="100%" height="100%" fill="white"/><text x="2" y="12">{html.escape(headline)}</text>'
         with open(path, "w") as f:
-            f.write(
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
-                f'font-family="monospace" font-size="10"><rect width="100%" height="100%" fill="white"/><text x="2" y="12">'
-                f'{html.escape(headline)}</text>{"".join(self.parts)}</svg>\n'
-            )
+            f.write(f'{head}{title}{"".join(self.parts)}</svg>\n')
 
 
 def draw(c: Any, path: str) -> None:

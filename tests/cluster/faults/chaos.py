@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Five electors, each on a machine of its own (machines.py), on a store of several servers, and storms of faults that
-overlap, drawn at random from a seed. No term acts beside the next; a receiver of tokens never accepts an older one after
-a newer; no checkpoint is lost or set back; when a storm is over somebody leads.
+overlap, drawn at random from a seed. No term acts beside the next; a receiver of tokens never accepts an older one
+after a newer; no checkpoint is lost or set back; when a storm is over somebody leads.
 
     chaos.py [--stores NAME...] [--minutes N] [--seed N] [--beyond]
 
