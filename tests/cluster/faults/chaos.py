@@ -145,6 +145,8 @@ class Chaos(Field):
             entry[3]()
             entry[2].ended = time.monotonic()
         self.undo.clear()
+        for n in self.nodes:  # who stood still may not have heard it
+            n.resume_campaign(self)
         for t in self.threads:
             t.join(3 * PATIENCE)
         self.threads.clear()
