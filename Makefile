@@ -240,10 +240,6 @@ test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(KUBE_QUEUE)
 
-# The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
-test-image: kube-server
-	@$(QUEUE) kube:tests/cluster/kubernetes/image.py
-
 # The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-deb:
 	@scripts/deps.sh deb
@@ -311,6 +307,7 @@ s3-servers: test-deps
 
 kube-server: go-deps
 	@$(call GO_BUILD,kube) tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
+	@$(call GO_BUILD,charts) tests/cluster/kubernetes/charts helm.sh/helm/v3/cmd/helm sigs.k8s.io/kustomize/kustomize/v5
 
 consul-server: go-deps
 	@$(call GO_BUILD,consul) tests/cluster/consul github.com/hashicorp/consul
@@ -443,6 +440,11 @@ install: all man
 	for u in $(UNITS); do sed 's|@BIN@|$(PREFIX)/bin|' scripts/units/$$u >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$u; done
 	install -D -m 644 scripts/units/lunarch.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/lunarch.conf
 
+# An OCI image, in $(BUILD)/image/oci: the program, its modules and what they need of this Debian, for a user who is not root.
+image: all
+	@scripts/deps.sh image
+	@scripts/image.sh $(BUILD) $(BUILD)/image '$(VERSION)'
+
 # Debian's packages, in $(BUILD)/deb: the program, and one for each store's library, so that nobody gets a library that he does not use.
 deb:
 	@scripts/deps.sh deb
@@ -471,7 +473,7 @@ help:
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"
-	@echo "make coverage   which lines and branches the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
+	@echo "make coverage   which lines and branches the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian      make image   an OCI image"
 	@echo "make chaos MINUTES=n STORE=name   storms of faults on five electors and their store"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
@@ -481,4 +483,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image coverage-units help clean FORCE

@@ -2,6 +2,7 @@
 # Installs what is missing of Debian's packages to build, and more with a word:
 #   test   the servers too that the tests start for themselves
 #   bench  what the figures are compared with
+#   image  what makes an OCI image
 #   deb    what makes packages, and tries them
 #   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
@@ -16,9 +17,10 @@ need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeep
 case "${1:-}" in
   test | lint | bench | go)
     need="$need perl python3-prometheus-client python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
-    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs" ;;
+    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci" ;;
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap"
+case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"

@@ -402,11 +402,10 @@ int cmd_check(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	c.is_text = options_set(&c.options, OPTION_EVAL);
+	c.script = options_script(&c.options, &c.is_text);
 	if (c.is_text && c.options.words)
 		return command_fail(COMMAND_CHECK, EXIT_USAGE, "a script or -e CODE, not both");
-	if (!c.is_text && c.options.words != 1)
+	if (!c.script || c.options.words > 1)
 		return command_fail(COMMAND_CHECK, EXIT_USAGE, "which script? lunarch check SCRIPT.lua");
-	c.script = c.is_text ? c.options.value[OPTION_EVAL].text : c.options.word[0];
 	return check_script(&c);
 }

@@ -7,8 +7,7 @@ static int choose_script(struct run *r)
 {
 	const struct options *o = &r->options;
 
-	r->is_text = options_set(o, OPTION_EVAL);
-	r->script = r->is_text ? options_text(o, OPTION_EVAL, NULL) : o->words > 0 ? o->word[0] : NULL;
+	r->script = options_script(o, &r->is_text);
 	if (!r->script)
 		return command_fail(COMMAND_RUN, EXIT_USAGE, "no script: give SCRIPT.lua, or -e CODE");
 	if (o->words > (r->is_text ? 0 : 1))

@@ -22,6 +22,7 @@ static const struct command_help {
 		"campaign, and run a script's hooks while leading",
 		"Loads the script, then campaigns for each of its elections. While this process leads, on_leading and\n"
 		"what it started run; when the lease is lost they are stopped, and killed if they do not stop in time.\n"
+		"LUNARCH_SCRIPT, where no script is given, is one: its text, or its path that begins with \"/\".\n"
 		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns, and waits for one lease before it\n"
 		"campaigns again.\n"
 		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 76 leadership was lost\n"

@@ -62,7 +62,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
 	                        "at the end let the lease expire instead of releasing it" },
 	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
-	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
+	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", "LUNARCH_SCRIPT", NULL, RUN | CHECK,
 	                  "Lua text instead of a script; without hooks it is on_leading's body" },
 	[OPTION_SHELL] = { "command", NULL, 'c', OPTION_TEXT, "LINE", NULL, NULL, EXEC,
 	                   "run this line with /bin/sh instead of a command" },
@@ -133,6 +133,7 @@ const struct option_info option_table[OPTIONS] = {
 
 /* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
 const char *const option_variables[] = {
+	"LUNARCH_SCRIPT",
 	"LUNARCH_LOCK",
 	"LUNARCH_IDENTITY",
 	"LUNARCH_ADDRESS",
@@ -549,6 +550,16 @@ int options_parse(struct options *o, enum command command, int argc, char **argv
 }
 
 /* ---- joining with the script ---- */
+
+const char *options_script(const struct options *o, bool *is_text)
+{
+	const struct option_value *code = &o->value[OPTION_EVAL];
+
+	*is_text = code->from == OPTION_GIVEN || (code->from == OPTION_FROM_ENV && !o->words && *code->text != '/');
+	if (*is_text)
+		return code->text;
+	return o->words ? o->word[0] : code->text;
+}
 
 bool options_set(const struct options *o, enum option which)
 {

@@ -49,7 +49,7 @@ enum option {
 	OPTION_RECLAIM,
 	OPTION_NO_RELEASE,
 	OPTION_ONCE,
-	OPTION_EVAL,          /* run, check: text instead of a script */
+	OPTION_EVAL,          /* run, check: text instead of a script; options_script reads it */
 	OPTION_SHELL,         /* exec: a line for /bin/sh instead of a command */
 	OPTION_NO_WAIT,       /* exec */
 	OPTION_WAIT,          /* exec, leader */
@@ -134,6 +134,10 @@ struct options {
 /* argv[0] is the command's name. On --help and --version parsing ends at once, successfully. ERR_USAGE: *err names the
  * option or the variable, its value, what was expected, and for an unknown one the nearest there is. */
 int options_parse(struct options *o, enum command command, int argc, char **argv, struct err *err);
+
+/* Of run and check: the script, or NULL. *is_text: its text. Else its path: the first word, or what LUNARCH_SCRIPT says
+ * beginning with '/', as no Lua text does. Borrowed. */
+const char *options_script(const struct options *o, bool *is_text);
 
 bool options_set(const struct options *o, enum option which); /* given as an option or in the environment */
 const char *options_text(const struct options *o, enum option which, const char *script); /* what counts: option,

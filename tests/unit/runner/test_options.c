@@ -379,6 +379,38 @@ static void letters(void)
 	refuses(COMMAND_RUN, "--lease-duration 10 b.lua", "lacks a unit");
 }
 
+static const char *script_of(int *is_text)
+{
+	bool text;
+	const char *script = options_script(&o, &text);
+
+	*is_text = text;
+	return script ? script : "none";
+}
+
+static void scripts(void)
+{
+	int text;
+
+	parse(COMMAND_RUN, "");
+	ok(strcmp(script_of(&text), "none") == 0 && !text, "without a word, -e and LUNARCH_SCRIPT there is no script");
+	setenv("LUNARCH_SCRIPT", "return {}", 1);
+	parse(COMMAND_RUN, "");
+	ok(strcmp(script_of(&text), "return {}") == 0 && text, "LUNARCH_SCRIPT is a text");
+	parse(COMMAND_RUN, "x.lua");
+	ok(strcmp(script_of(&text), "x.lua") == 0 && !text, "a script that is named comes before it");
+	parse(COMMAND_CHECK, "-e code");
+	ok(strcmp(script_of(&text), "code") == 0 && text, "and so does -e");
+	parse(COMMAND_RUN, "-e code x.lua");
+	ok(strcmp(script_of(&text), "code") == 0 && text && o.words == 1, "-e with a word stays -e, for the command to refuse");
+	setenv("LUNARCH_SCRIPT", "/etc/x.lua", 1);
+	parse(COMMAND_RUN, "");
+	ok(strcmp(script_of(&text), "/etc/x.lua") == 0 && !text, "what begins with a slash is a path");
+	parse(COMMAND_RUN, "-e /etc");
+	ok(script_of(&text) && text, "but not what -e is given");
+	unsetenv("LUNARCH_SCRIPT");
+}
+
 int main(void)
 {
 	for (const char *const *v = option_variables; *v; v++)
@@ -387,6 +419,7 @@ int main(void)
 	values();
 	refusals();
 	environment();
+	scripts();
 	times();
 	next();
 	locks();

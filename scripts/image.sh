@@ -1,0 +1,75 @@
+#!/bin/sh
+# Makes an OCI image of the built program: what it needs of this Debian and no more, no shell, no user but a number.
+#   scripts/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
+# The same sources on the same packages make the same image: its times are the commit's. No network, no daemon.
+set -eu
+cd "$(dirname "$0")/.."
+build=$1 out=$2 version=$3
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+root=$out/root
+rm -rf "$out"
+mkdir -p "$root/usr/bin" "$root/usr/lib/lunarch" "$root/usr/share" "$root/etc/ssl/certs" "$root/etc/lunarch" \
+  "$root/var/lib/dpkg/status.d" "$root/tmp" "$out/home"
+chmod 1777 "$root/tmp"
+
+# Debian's /lib is a link to /usr/lib, and the loader is named by way of it.
+ln -s usr/lib "$root/lib"
+[ ! -e /lib64 ] || { ln -s usr/lib64 "$root/lib64" && mkdir -p "$root/usr/lib64"; }
+
+cp "$build/lunarch" "$root/usr/bin/"
+cp "$build"/modules/*.so "$root/usr/lib/lunarch/"
+strip --strip-unneeded "$root/usr/bin/lunarch" "$root"/usr/lib/lunarch/*.so
+
+# The libraries of the program and of its modules, under the names that they are asked for; and the loader.
+ldd "$build/lunarch" "$build"/modules/*.so | awk '$2 == "=>" && $3 ~ "^/" { print $3 } $1 ~ "^/" && $2 ~ "^\\(" { print $1 }' >"$out/found"
+# Beside what ldd sees: MariaDB's ways to log in, and what pthread_cancel(3) opens.
+{
+  sort -u "$out/found"
+  ls /usr/lib/*/libmariadb3/plugin/*.so /lib/*/libgcc_s.so.1
+} >"$out/libraries"
+while read -r library; do
+  case $library in /usr/*) place=$root$library ;; *) place=$root/usr$library ;; esac
+  mkdir -p "${place%/*}"
+  cp -L "$library" "$place"
+done <"$out/libraries"
+
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+mkdir "$root/usr/share/zoneinfo"
+(cd /usr/share/zoneinfo && tar -c --exclude=./right --exclude=./posix .) | tar -x -C "$root/usr/share/zoneinfo"
+cp -L /etc/services "$root/etc/"
+printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
+printf 'root:x:0:0:root:/:/sbin/nologin\nlunarch:x:65532:65532:lunarch:/var/lib/lunarch:/sbin/nologin\n' >"$root/etc/passwd"
+printf 'root:x:0:\nlunarch:x:65532:\n' >"$root/etc/group"
+
+# Which packages that is all of, as scanners for known weaknesses read it, and under which licences.
+while read -r library; do
+  dpkg-query -S "$library" 2>/dev/null || dpkg-query -S "$(readlink -f "$library")" 2>/dev/null || dpkg-query -S "/usr$library"
+done <"$out/libraries" | cut -d: -f1 | sort -u >"$out/packages"
+printf 'ca-certificates\ntzdata\n' >>"$out/packages"
+while read -r package; do
+  dpkg-query -s "$package" | sed '/^Conffiles:/,/^[^ ]/{/^Conffiles:/d;/^ /d}' >"$root/var/lib/dpkg/status.d/$package"
+  mkdir -p "$root/usr/share/doc/$package"
+  cp -L "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/"
+done <"$out/packages"
+mkdir -p "$root/usr/share/doc/lunarch"
+cp LICENSE "$root/usr/share/doc/lunarch/copyright"
+find "$root" "$out/home" -exec touch --no-dereference --date "@$epoch" {} +
+
+# A store of its own, which nothing else on this machine sees: vfs needs no right to mount.
+oci() {
+  command=$1
+  shift
+  buildah --root "$(realpath "$out")/store" --runroot "$(realpath "$out")/run" --storage-driver vfs "$command" "$@"
+}
+container=$(oci from scratch)
+oci add --quiet --chown 0:0 "$container" "$root" / >/dev/null
+oci add --quiet --chown 65532:65532 "$container" "$out/home" /var/lib/lunarch >/dev/null
+oci config --user 65532:65532 --workingdir /var/lib/lunarch --entrypoint '["/usr/bin/lunarch"]' --cmd run --stop-signal SIGTERM \
+  --env PATH=/usr/bin --env HOME=/var/lib/lunarch --env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
+  --label org.opencontainers.image.title=lunarch --label org.opencontainers.image.version="$version" \
+  --label org.opencontainers.image.description="Run one Lua script, or one command, on many machines; exactly one of them works" \
+  --label org.opencontainers.image.licenses=MIT --label org.opencontainers.image.revision="$(git rev-parse HEAD)" \
+  --label org.opencontainers.image.created="$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)" "$container"
+oci commit --quiet --disable-compression=false --timestamp "$epoch" "$container" "oci:$out/oci:latest" >/dev/null
+chmod -R u+rwX "$out/store" && rm -rf "$out/store" "$out/run"
+echo "image: $out/oci, $(du -sk "$out/oci" | cut -f1) KB to pull, $(du -sk "$root" | cut -f1) KB unpacked"
