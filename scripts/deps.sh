@@ -16,7 +16,7 @@ need="$need libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev"
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev libmariadb-dev util-linux python3 tzdata"
 case "${1:-}" in
   test | lint | bench | go)
-    need="$need perl python3-prometheus-client python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
+    need="$need perl python3-prometheus-client python3-yaml python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
     need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci" ;;
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap"

@@ -1,4 +1,4 @@
-module lunarch.dev/tests/cluster/kubernetes/charts
+module lunarch.dev/tests/cluster/charts
 
 go 1.24.0
 

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""examples/kubernetes's chart, kustomization and sidecar, by the real helm and kustomize: linted, built, taken by the real
+API server as a dry run and for good, and led with the rights and the environment of what came of them, and no more."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from candidates import Candidate, stop_everyone
+from kube_rig import Cluster
+from processes import CACHE, PATIENCE, ROOT, scratch, wait_for
+from servers import free_port
+from tap import done, note, ok, same
+
+EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
+CHART = os.path.join(EXAMPLE, "chart")
+SCRIPT = "return { on_leading = function(term) print 'leading' while true do sleep(1) end end }"
+GROUPS = {
+    "v1": "/api/v1",
+    "apps/v1": "/apis/apps/v1",
+    "policy/v1": "/apis/policy/v1",
+    "rbac.authorization.k8s.io/v1": "/apis/rbac.authorization.k8s.io/v1",
+}
+APPLICATION = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      containers: [{name: shop, image: "shop:1"}]
+"""
+
+
+def tool(name: str, *args: str) -> "subprocess.CompletedProcess[str]":
+    """helm or kustomize, which see nothing of this machine's settings."""
+    home = scratch()
+    r = subprocess.run(
+        [os.path.join(CACHE, "charts", name), *args],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env={"HOME": home, "PATH": "/usr/bin:/bin"},
+    )
+    return r
+
+
+def helm(ns: str, *args: str) -> "subprocess.CompletedProcess[str]":
+    # A helm that is built of its module does not know which Kubernetes it was made for.
+    return tool("helm", "template", "night", CHART, "--namespace", ns, "--kube-version", "1.34.0", *args)
+
+
+def objects(text: str) -> list[Any]:
+    return [d for d in yaml.safe_load_all(text) if d]
+
+
+def kind(made: list[Any], name: str) -> Any:
+    return next((d for d in made if d["kind"] == name), None)
+
+
+def apply(c: Cluster, ns: str, d: Any, dry: bool) -> int:
+    """As kubectl apply --server-side does; strict: an unknown field is refused. The status."""
+    plural = d["kind"].lower() + "s"
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{c.port}{GROUPS[d['apiVersion']]}/namespaces/{ns}/{plural}/{d['metadata']['name']}"
+        f"?fieldManager=test&fieldValidation=Strict{'&dryRun=All' if dry else ''}",
+        method="PATCH",
+        data=json.dumps(d).encode(),
+        headers={"Content-Type": "application/apply-patch+yaml"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=c.api.context) as r:
+            return int(r.status)
+    except urllib.error.HTTPError as e:
+        note(f"{d['kind']}: {e.read().decode()[:500]}")
+        return e.code
+
+
+def taken(c: Cluster, ns: str, what: str, text: str) -> list[Any]:
+    made = objects(text)
+    for dry in (True, False):
+        same(
+            [(d["kind"], s) for d in made for s in [apply(c, ns, d, dry)] if s not in (200, 201)],
+            [],
+            f"{what}: the API server takes its {len(made)} objects{', tried first' if dry else ''}",
+        )
+    return made
+
+
+def answers(port: int, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as r:
+            return int(r.status)
+    except urllib.error.HTTPError as e:
+        return e.code
+    except OSError:
+        return 0
+
+
+def led(c: Cluster, ns: str, what: str, made: list[Any], container: Any, probes: Any, script: str | None) -> None:
+    """Two candidates told by the container's environment, with the token of the Deployment's account."""
+    pod = kind(made, "Deployment")["spec"]["template"]["spec"]
+    account = pod["serviceAccountName"]
+    rule = next(r for r in kind(made, "Role")["rules"] if "update" in r["verbs"])
+    wait_for(lambda: c.allowed(ns, account, rule))
+    config = c.kubeconfig(ns, c.token(ns, account))
+    env = {e["name"]: e["value"] for e in container["env"] if "value" in e}
+    lease = re.sub(r"^kube:///", "", env["LUNARCH_LOCK"])
+    env |= {"LUNARCH_LOCK": f"kube://{ns}/{lease}?kubeconfig={quote(config)}"}
+    if script:
+        env["LUNARCH_SCRIPT"] = script
+    env = {k: v.replace("$(POD_IP)", "127.0.0.1") for k, v in env.items()}
+    ports, two = [free_port(), free_port()], []
+    for port in ports:
+        two.append(Candidate(env={**env, "LUNARCH_LISTEN": f"127.0.0.1:{port}"}, options=()))
+    wait_for(lambda: any(p.all("became_leader") for p in two))
+    wait_for(lambda: all(answers(port, "/readyz") == 200 for port in ports))
+    same(
+        [answers(port, p["httpGet"]["path"]) for port in ports for p in probes],
+        [200] * len(ports) * len(probes),
+        f"{what}: the probes are content with the leader and with the standby",
+    )
+    same(sorted(answers(port, "/leader") for port in ports), [200, 503], f"{what}: and /leader says which one leads")
+    first = next(p for p in two if p.all("became_leader"))
+    other = next(p for p in two if p is not first)
+    same(first.stop(), 0, f"{what}: the leader stops")
+    ok(other.wait("became_leader"), f"{what}: with the role's rights alone the other leads then")
+    refused = [e["message"] for p in two for e in p.events if "forbidden" in e.get("message", "")]
+    same(refused, [], f"{what}: and nothing was refused to either")
+    other.stop()
+    beside = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": ["other"],
+        "verbs": ["update"],
+    }
+    ok(not c.allowed(ns, account, beside), f"{what}: another Lease is not theirs to write")
+
+
+def restricted(what: str, pod: Any, container: Any) -> None:
+    """What Kubernetes' Pod Security Standard "restricted" asks for, and a root that cannot be written to."""
+    mine, all_of = container["securityContext"], pod.get("securityContext", {})
+    same(
+        (
+            mine.get("runAsNonRoot", all_of.get("runAsNonRoot")),
+            mine.get("seccompProfile", all_of.get("seccompProfile")),
+            mine["allowPrivilegeEscalation"],
+            mine["capabilities"],
+            mine["readOnlyRootFilesystem"],
+        ),
+        (True, {"type": "RuntimeDefault"}, False, {"drop": ["ALL"]}, True),
+        f"{what}: no root, no capability, seccomp, nothing to write to",
+    )
+
+
+def chart(c: Cluster) -> None:
+    ns = c.namespace("chart")
+    r = tool("helm", "lint", "--strict", CHART, "--set", "script=x", "--kube-version", "1.34.0")
+    if not ok(r.returncode == 0 and "0 chart(s) failed" in r.stdout, "helm lint --strict"):
+        note(r.stdout + r.stderr)
+    file = os.path.join(scratch(), "script.lua")
+    with open(file, "w") as f:
+        f.write(SCRIPT)
+    r = helm(ns, "--set-file", f"script={file}", "--set", "port=8080", "--set", "env.LUNARCH_LEASE_DURATION=6s")
+    if not ok(r.returncode == 0, "helm template"):
+        note(r.stderr)
+    made = taken(c, ns, "chart", r.stdout)
+    same(
+        sorted(d["kind"] for d in made),
+        ["ConfigMap", "Deployment", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount"],
+        "chart: what it makes",
+    )
+    pod = kind(made, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    restricted("chart", pod, container)
+    same(kind(made, "ConfigMap")["data"]["script.lua"], SCRIPT, "chart: the script is as it was given")
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    same(
+        (env["LUNARCH_SHUTDOWN_GRACE"], pod["terminationGracePeriodSeconds"]),
+        ("30s", 45),
+        "chart: a pod has time to hand over",
+    )
+    probes = [container["livenessProbe"], container["readinessProbe"]]
+    led(c, ns, "chart", made, container, probes, SCRIPT)
+    for wrong, why in (
+        ((), "no script"),
+        (("--set", "script=x,scriptConfigMap=y"), "give one of them"),
+        (("--set", "script=x,replica=2"), "replica"),
+        (("--set", "script=x,env.a-b=c"), "a-b"),
+    ):
+        r = helm(ns, *wrong)
+        ok(r.returncode and why in r.stderr, f"chart: {' '.join(wrong) or 'nothing'} is refused: {why}")
+    made = objects(helm(ns, "--set", "scriptConfigMap=mine,lock=redis://r/x", "--set", "maxUnavailable=null").stdout)
+    same(
+        (kind(made, "ConfigMap"), kind(made, "PodDisruptionBudget"), kind(made, "Role")["rules"] or []),
+        (None, None, []),
+        "chart: of another store's lock the role has no rule; a ConfigMap and no budget, where that is asked for",
+    )
+
+
+def kustomization(c: Cluster) -> None:
+    ns = c.namespace("base")
+    r = tool("kustomize", "build", EXAMPLE)
+    if not ok(r.returncode == 0, "kustomize builds examples/kubernetes"):
+        note(r.stderr)
+    made = taken(c, ns, "kustomization", r.stdout)
+    pod = kind(made, "Deployment")["spec"]["template"]["spec"]
+    restricted("kustomization", pod, pod["containers"][0])
+    script = next(v for v in pod["volumes"] if v["name"] == "script")["configMap"]["name"]
+    same(kind(made, "ConfigMap")["metadata"]["name"], script, "kustomization: the pods have the script's ConfigMap")
+
+
+def sidecar(c: Cluster) -> None:
+    ns, home = c.namespace("sidecar"), scratch()
+    for name, text in (
+        ("shop.yaml", APPLICATION),
+        (
+            "kustomization.yaml",
+            "resources: [shop.yaml]\ncomponents: ["
+            + os.path.relpath(os.path.join(EXAMPLE, "sidecar"), os.path.realpath(home))
+            + "]\n",
+        ),
+    ):
+        with open(os.path.join(home, name), "w") as f:
+            f.write(text)
+    r = tool("kustomize", "build", home)
+    if not ok(r.returncode == 0, "kustomize adds the sidecar to a Deployment"):
+        note(r.stderr)
+    made = taken(c, ns, "sidecar", r.stdout)
+    pod = kind(made, "Deployment")["spec"]["template"]["spec"]
+    same([p["name"] for p in pod["containers"]], ["shop"], "sidecar: the program is as it was")
+    (beside,) = pod["initContainers"]
+    same(beside["restartPolicy"], "Always", "sidecar: it starts before the program, and ends after it")
+    restricted("sidecar", pod, beside)
+    led(c, ns, "sidecar", made, beside, [beside["startupProbe"], beside["livenessProbe"]], None)
+
+
+try:
+    with Cluster() as cluster:
+        chart(cluster)
+        kustomization(cluster)
+        sidecar(cluster)
+finally:
+    stop_everyone()
+done()
