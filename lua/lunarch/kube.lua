@@ -1,4 +1,5 @@
--- lunarch.kube: objects of a Kubernetes API server: get, list, patch, watch, and the labels of the script's own pod. It uses http, with
+-- lunarch.kube: objects of a Kubernetes API server: get, list, create, patch, watch; the labels of the script's own pod, and the address of
+-- a Service that leads to the leader. It uses http, with
 -- the pod's service account or the options. No kubeconfig, no discovery: a resource is named as in its URL.
 
 local use = ...
@@ -22,6 +23,7 @@ end
 local of_server = { server = "text", token = "text", token_file = "text", ca = "text", namespace = "text", timeout = "seconds", insecure = "boolean" }
 local of_get = { namespace = a_namespace }
 local of_list = { namespace = a_namespace, selector = selector_text, fields = "text" }
+local of_address = { address = "text", port = "count", name = "text", namespace = a_namespace }
 local of_watch = { namespace = a_namespace, selector = selector_text, fields = "text", name = "text" }
 local kinds = { merge = "application/merge-patch+json", strategic = "application/strategic-merge-patch+json", json = "application/json-patch+json" }
 local of_patch = { namespace = a_namespace, type = kinds }
@@ -52,7 +54,7 @@ local function selector(value)
 	return table.concat(list, ",")
 end
 
-local codes = { [400] = "invalid", [401] = "denied", [403] = "denied", [404] = "missing", [410] = "expired", [413] = "full", [422] = "invalid" }
+local codes = { [400] = "invalid", [401] = "denied", [403] = "denied", [404] = "missing", [409] = "conflict", [410] = "expired", [413] = "full", [422] = "invalid" }
 
 -- Errors that another try cannot mend.
 local final = { denied = true, missing = true, invalid = true }
@@ -171,6 +173,88 @@ return function(natives)
 		local kind = options.type or "merge"
 		return object_of("PATCH", path, send(self, "PATCH", path, { json = patch, headers = { ["Content-Type"] = kinds[kind] }, retries = 2,
 			idempotent = kind ~= "json" }))
+	end
+
+	function Client:create(resource, object, options)
+		options = given.options("client:create", options, of_get)
+		if type(object) ~= "table" then
+			error(("client:create: expected an object, found a %s"):format(type(object)), 2)
+		end
+		local path = path_of(self, "client:create", resource, nil, options)
+		return object_of("POST", path, send(self, "POST", path, { json = object }))
+	end
+
+	-- ---- the EndpointSlice of a Service without a selector, which names the leader (reference: discovery.k8s.io/v1) ----
+
+	local SLICES <const>, MANAGER <const>, TOKEN <const> = "discovery.k8s.io/v1/endpointslices", "lunarch.dev", "lunarch.dev/token"
+
+	local function slice_labels(service)
+		return { ["kubernetes.io/service-name"] = service, ["endpointslice.kubernetes.io/managed-by"] = MANAGER }
+	end
+
+	-- The slice that is there, if it is ours and no larger token has written it.
+	local function slice_of(self, where, service, token, options)
+		given.text(where .. ": service", service, 3)
+		local name = service .. "-lunarch"
+		local slice, err = self:get(SLICES, name, { namespace = options.namespace })
+		if not slice then
+			return nil, err, name
+		end
+		local metadata = type(slice.metadata) == "table" and slice.metadata or {}
+		for label, value in pairs(slice_labels(service)) do
+			local found = type(metadata.labels) == "table" and metadata.labels[label]
+			if found ~= value then
+				return natives.fail("foreign", ("kube: EndpointSlice %s: its label %s is %s, not %s: somebody else keeps it, so it stays as it is"):format(
+					name, label, found or "missing", value))
+			end
+		end
+		local last = type(metadata.annotations) == "table" and math.tointeger(tonumber(metadata.annotations[TOKEN]))
+		if not last then
+			return natives.fail("foreign", ("kube: EndpointSlice %s: its annotation %s is no token, so it stays as it is"):format(name, TOKEN))
+		elseif last > token then
+			return natives.fail("fenced", ("kube: EndpointSlice %s: token %d has written it, and ours is %d"):format(name, last, token))
+		end
+		return slice, nil, name
+	end
+
+	-- By the version that was looked at: a write that comes late, after another one, is refused by the server.
+	local function slice_write(self, slice, name, token, change, options)
+		change.metadata = { resourceVersion = slice.metadata.resourceVersion, annotations = { [TOKEN] = tostring(token) } }
+		return self:patch(SLICES, name, change, { namespace = options.namespace })
+	end
+
+	function Client:publish(term, service, options)
+		local token = given.token("client:publish", term)
+		options = given.options("client:publish", options, of_address)
+		local address, port = given.text("client:publish: address", options.address), options.port
+		if not port or port < 1 or port > 65535 then
+			error(("client:publish: expected a port from 1 to 65535, found %s"):format(tostring(port)), 2)
+		end
+		local slice, err, name = slice_of(self, "client:publish", service, token, options)
+		local endpoints = json.array { { addresses = json.array { address }, conditions = { ready = true } } }
+		local ports = json.array { { name = options.name or "", port = port, protocol = "TCP" } }
+		if slice then
+			return slice_write(self, slice, name, token, { endpoints = endpoints, ports = ports }, options)
+		elseif err.code ~= "missing" then
+			return nil, err
+		end
+		return self:create(SLICES, { apiVersion = "discovery.k8s.io/v1", kind = "EndpointSlice", addressType = address:find ":" and "IPv6" or "IPv4",
+			metadata = { name = name, labels = slice_labels(service), annotations = { [TOKEN] = tostring(token) } },
+			endpoints = endpoints, ports = ports }, { namespace = options.namespace })
+	end
+
+	function Client:withdraw(term, service, options)
+		local token = given.token("client:withdraw", term)
+		options = given.options("client:withdraw", options, of_get)
+		local slice, err, name = slice_of(self, "client:withdraw", service, token, options)
+		if not slice then
+			if err.code == "missing" then
+				return true
+			end
+			return nil, err
+		end
+		local done, why = slice_write(self, slice, name, token, { endpoints = json.array {} }, options)
+		return done and true or nil, why
 	end
 
 	function Client:label_self(labels)

@@ -4,7 +4,7 @@
 
 ---An expected failure: functions return it after nil. tostring gives its message.
 ---@class lunarch.Error
----@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"fenced"|"system"
+---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"fenced"|"conflict"|"foreign"|"system"
 ---@field message string
 ---@field unsent? boolean of http: no byte of the request was sent
 ---@field traceback? string of a task that failed

@@ -17,7 +17,8 @@ from tap import done, note, ok, same, skip
 SCRIPT = """
 return {
   on_leading = function(term)
-    print("leads " .. term.token .. " in zone " .. os.date "%z" .. " as " .. assert(io.open("/proc/self/status")):read("a"):match("Uid:%s*(%d+)"))
+    print("leads " .. term.token .. " in zone " .. os.date "%z" .. " as "
+      .. assert(io.open("/proc/self/status")):read("a"):match("Uid:%s*(%d+)"))
     while true do sleep(1) end
   end,
   on_stopped = function(term, reason) print("stopped") end,

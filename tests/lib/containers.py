@@ -1,6 +1,6 @@
-"""The image of scripts/image.sh: made, unpacked (umoci), and run as containers (crun), whose main processes are candidates.
+"""The image of scripts/image.sh: made, unpacked (umoci), and run as containers (crun), each of which is a candidate.
 
-Not how the image is made. Used by tests/install/image.py and tests/cluster/kubernetes/image.py.
+Not how the image is made. Used by tests/install/image.py.
 
     bundle = unpack(build(scratch()), scratch())
     c = Container(bundle, "one", {"LUNARCH_LOCK": ...}, {"/srv": "/some/directory"})"""
@@ -16,8 +16,8 @@ from candidates import Candidate, Logged
 from processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
 from tap import note
 
-# crun asks which cgroups there are even where it is told to use none, and refuses those of two generations side by side.
-# So it sees one generation, in a mount namespace of its own.
+# crun asks which cgroups there are even where it is told to use none, and refuses two generations side by side. So it
+# sees one, in a mount namespace of its own.
 APART = ["unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup && exec "$@"', "sh"]
 LEFT_OUT = ("/sys", "/sys/fs/cgroup", "/dev/mqueue")  # not to be mounted without a network namespace, or not needed
 
@@ -61,7 +61,7 @@ def unpack(layout: str, directory: str) -> str:
 
 
 class Container(Candidate):
-    """One container: its root file system cannot be written to, it has no capability, and the network of this machine."""
+    """One container: with a root that cannot be written to, without a capability, on the network of this machine."""
 
     def __init__(
         self, bundle: str, name: str, env: dict[str, str], mounts: dict[str, str], args: list[str] | None = None

@@ -60,6 +60,37 @@ function Client:list(resource, options) end
 ---@return lunarch.Error? err
 function Client:patch(resource, name, patch, options) end
 
+---@class lunarch.KubeAddress
+---@field address string an IP address, as POD_IP of the downward API
+---@field port integer
+---@field name? string the port's, as in the Service ("")
+---@field namespace? string
+
+---Creates an object.
+---@param resource string
+---@param object table
+---@param options? lunarch.KubeGet
+---@return table? object as it is now
+---@return lunarch.Error? err "conflict": there is one of that name
+function Client:create(resource, object, options) end
+
+---Makes this address the only one of a Service without a selector: writes the EndpointSlice SERVICE-lunarch, by compare-and-swap. What a
+---former leader left there is replaced.
+---@param term lunarch.Term
+---@param service string
+---@param options lunarch.KubeAddress
+---@return table? slice
+---@return lunarch.Error? err "fenced": a larger token has written it; "foreign": somebody else's, it stays as it is; "conflict": it has just changed, try again
+function Client:publish(term, service, options) end
+
+---Takes every address out of the slice that publish writes; without one there is nothing to do.
+---@param term lunarch.Term
+---@param service string
+---@param options? lunarch.KubeGet
+---@return true? done
+---@return lunarch.Error? err as of publish; "fenced": another leads already, and nothing is left to do
+function Client:withdraw(term, service, options) end
+
 ---Sets labels of the pod in which the script runs (POD_NAME, else HOSTNAME); false removes one.
 ---@param labels table<string, string|false>
 ---@return table? pod

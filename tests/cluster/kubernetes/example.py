@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three
 pods' places with their service account alone, and the Service's selector always finds the leader's pod and no other; a
-watch that misses nothing.
+watch that misses nothing; a Service's EndpointSlice, which follows the leader.
 
 The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md."""
 
@@ -332,8 +332,134 @@ def module(c: Any) -> None:
     ok(not any(token in json.dumps(e) for e in r.events), "the token is in no log")
 
 
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
+SERVICE_RULES = [
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "create", "patch"]}
+]
+# A writer that looks, is told to go on by a file, and writes what it looked for: its patch waits between the two.
+LATE = """
+local kube = require "lunarch.kube"
+local server, token_file, ca, token, gate = ...
+local api = kube.connect { server = server, token_file = token_file, ca = ca, namespace = "service" }
+return { on_leading = function(term)
+  local patch, former = api.patch, { token = math.tointeger(token) }
+  rawset(api, "patch", function(...)
+    print "looked"
+    while not io.open(gate) do sleep(0.05) end
+    return patch(...)
+  end)
+  local _, err = api:publish(former, "web", { address = "10.9.9.9", port = 1 })
+  print("late", err and err.code)
+  rawset(api, "patch", nil)
+  _, err = api:publish(former, "web", { address = "10.9.9.9", port = 1 })
+  print("again", err and err.code)
+  _, err = api:withdraw(former, "web")
+  print("withdraw", err and err.code)
+  _, err = api:publish(former, "theirs", { address = "10.9.9.9", port = 1 })
+  print("foreign", err and err.code)
+  print("nothing", api:withdraw(former, "none"))
+  sleep(3600)
+end }
+"""
+
+
+def service(c: Any) -> None:
+    """examples/kubernetes/service.lua: the EndpointSlice of a Service has the leader's address, and nobody else's."""
+    ns = c.namespace("service")
+    slices = SLICES.format(ns)
+    secret, account = os.path.join(c.api.dir, "service-token"), os.path.join(c.api.dir, "service-account")
+    token = c.account(ns, "web", SERVICE_RULES)
+    os.mkdir(account)
+    shutil.copy(c.api.pki.ca, os.path.join(account, "ca.crt"))
+    for path, text in ((secret, token), (account + "/token", token), (account + "/namespace", ns)):
+        with open(path, "w") as f:
+            f.write(text)
+    lock = os.path.join(c.api.dir, "service.lock")
+
+    def elector(ip: str) -> Candidate:
+        return Candidate(
+            "--lock",
+            lock,
+            os.path.join(EXAMPLE, "service.lua"),
+            env={
+                "SERVICE": "web",
+                "POD_IP": ip,
+                "POD_PORT": "8080",
+                "POD_NAMESPACE": ns,
+                "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+                "KUBERNETES_SERVICE_PORT": str(c.port),
+                "ACCOUNT": account,
+            },
+            prefix=["unshare", "--mount", "--propagation", "private", "sh", "-c", Pod.MOUNT + 'exec "$@"', "sh", ""],
+        )
+
+    def addresses() -> Any:
+        status, found = c.call("GET", f"{slices}/web-lunarch")
+        return [a for e in found.get("endpoints") or [] for a in e["addresses"]] if status == 200 else None
+
+    def written() -> int:
+        return int(c.must("GET", f"{slices}/web-lunarch")["metadata"]["annotations"]["lunarch.dev/token"])
+
+    one, two = elector("10.0.0.1"), elector("10.0.0.2")
+    wait_for(lambda: addresses() in (["10.0.0.1"], ["10.0.0.2"]))
+    led = {"10.0.0.1": one, "10.0.0.2": two}
+    (first,) = addresses()
+    old = written()
+    labels = c.must("GET", f"{slices}/web-lunarch")["metadata"]["labels"]
+    same(labels["kubernetes.io/service-name"], "web", "the leader makes the EndpointSlice of a Service")
+    (second,) = [ip for ip in led if ip != first]
+    same(led[first].stop(), 0, "the leader stops")
+    ok(wait_for(lambda: addresses() == [second]), "the slice has the next leader's address instead")
+    new = written()
+    ok(new > old, "and its token, which is larger")
+    third = elector("10.0.0.3")
+    third.event("new_leader")
+    led[second].kill()
+    ok(wait_for(lambda: addresses() == ["10.0.0.3"]), "what a killed leader left is replaced by the next")
+    newest = written()
+
+    c.must(
+        "POST",
+        slices,
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "addressType": "IPv4",
+            "metadata": {"name": "theirs-lunarch", "labels": {"kubernetes.io/service-name": "theirs"}},
+            "endpoints": [{"addresses": ["10.1.1.1"]}],
+            "ports": [],
+        },
+    )
+    script, gate = os.path.join(c.api.dir, "late.lua"), os.path.join(c.api.dir, "gate")
+    with open(script, "w") as f:
+        f.write(LATE)
+    arguments = (f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, str(newest), gate)
+    late = Candidate("--lock", script + ".lock", script, "--", *arguments)
+    late.event("print", "looked")
+    third.kill()
+    fourth = elector("10.0.0.4")
+    ok(
+        wait_for(lambda: addresses() == ["10.0.0.4"]),
+        "a writer has looked and not yet written, and another term begins",
+    )
+    open(gate, "w").close()
+    ok(late.wait("print", "late\tconflict"), "its write comes too late, and is refused")
+    ok(late.wait("print", "again\tfenced"), "when it looks again it finds the larger token")
+    ok(late.wait("print", "withdraw\tfenced"), "and takes nothing away")
+    ok(late.wait("print", "foreign\tforeign"), "a slice that somebody else keeps is refused")
+    theirs = c.must("GET", f"{slices}/theirs-lunarch")
+    same([e["addresses"] for e in theirs["endpoints"]], [["10.1.1.1"]], "as it was")
+    ok(late.wait("print", "nothing\ttrue"), "where there is no slice, there is nothing to take away")
+    same(addresses(), ["10.0.0.4"], "the leader's address is still there")
+    same(fourth.stop(), 0, "it stops")
+    same(addresses(), [], "and when nobody leads the Service has no address")
+    late.stop()
+
+
 if __name__ == "__main__":
     three_pods()
+    with Cluster() as cluster:
+        service(cluster)
     with Cluster() as cluster:
         module(cluster)
     done()

@@ -402,7 +402,8 @@ static void scripts(void)
 	parse(COMMAND_CHECK, "-e code");
 	ok(strcmp(script_of(&text), "code") == 0 && text, "and so does -e");
 	parse(COMMAND_RUN, "-e code x.lua");
-	ok(strcmp(script_of(&text), "code") == 0 && text && o.words == 1, "-e with a word stays -e, for the command to refuse");
+	ok(strcmp(script_of(&text), "code") == 0 && text && o.words == 1,
+	   "-e with a word stays -e, for the command to refuse");
 	setenv("LUNARCH_SCRIPT", "/etc/x.lua", 1);
 	parse(COMMAND_RUN, "");
 	ok(strcmp(script_of(&text), "/etc/x.lua") == 0 && !text, "what begins with a slash is a path");
