@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""examples/kubernetes: its chart, kustomization and sidecar, by the real helm and kustomize: linted, built, taken by the
-real API server as a dry run and for good, and led with the rights and the environment of what came of them, and no more."""
+"""examples/kubernetes: its chart, kustomization and sidecar, by the real helm and kustomize: linted, built, taken by
+the real API server as a dry run and for good, and led with the rights and the environment of what came of them, and no
+more."""
 
 import json
 import os
