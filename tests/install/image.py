@@ -35,7 +35,7 @@ def files(root: str) -> Any:
 
 missing = have_tools()
 if missing:
-    skip(f"the image: {missing} is missing")
+    skip("the image, and three containers of it", f"{missing} is missing")
     done()
     sys.exit()
 
