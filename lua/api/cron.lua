@@ -9,13 +9,19 @@ return function(deps)
 	local known = {
 		name = function(v) return (type(v) ~= "string" or v == "" or #v > 100) and "a text of 1 to 100 bytes" or nil end,
 		zone = "text",
-		catch_up = { skip = true, last = true, all = true },
-		overlap = "boolean",
+		catch_up = function(v)
+			local good = v == "skip" or v == "last" or v == "all" or (type(v) == "number" and v >= 0 and v < math.huge)
+			return not good and '"all", "last", "skip", or a number of seconds' or nil
+		end,
+		overlap = function(v) return type(v) ~= "boolean" and v ~= "skip" and 'true, false or "skip"' or nil end,
 		again = "boolean",
+		seed = "text",
+		on_skip = function(v) return type(v) ~= "function" and "a function" or nil end,
 	}
 
 	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: the clock may be set meanwhile
 	local DAY <const> = 86400
+	local ON_TIME <const> = 60 -- seconds: less is not late (cron.c)
 	local BEHIND <const> = 60 -- seconds; two machines' clocks may differ by so much without a warning
 	local LATEST <const> = 99999999999 -- the year 5138: the largest time that is used
 	local FORGET <const> = 400 * DAY -- a job's mark that has not moved for so long is removed
@@ -42,7 +48,7 @@ return function(deps)
 		local wrong = check(WHAT, options, known)
 		if wrong then
 			error(wrong, 3)
-		elseif options.overlap and options.again then
+		elseif options.overlap == true and options.again then
 			fail(3, "overlap and again exclude each other: with several runs at once, it is not known which times have been done")
 		end
 		return options
@@ -105,12 +111,11 @@ return function(deps)
 		end
 	end
 
-	local function run(term, f, tick, options)
-		if options.overlap then
-			term:spawn(f, tick)
-		else
-			f(tick)
-		end
+	-- What is due, and when to look again; the third: it is to be left out, since it is later than catch_up allows.
+	local function look(job, last, now, catch_up)
+		local limit = type(catch_up) == "number" and math.max(catch_up, ON_TIME)
+		local due, wake = job:due(last, now, limit and "last" or catch_up)
+		return due, wake, limit and due and now - due >= limit and "late" or nil
 	end
 
 	-- The term ended or drained while the mark was being saved, so f was not called. With the old mark the next leader calls it.
@@ -123,33 +128,56 @@ return function(deps)
 		end, WHAT, nil, true)
 	end
 
+	-- Calls f, and with `again` marks it when f has returned. Then what was left out meanwhile is marked, too.
+	local function run(state, tick)
+		state.f(tick)
+		return not state.options.again or mark(state.term, state.name, state.names, math.max(tick.time, state.last))
+	end
+
+	-- One time that is due. false: the term is over, and so is the job.
+	local function take(state, due, now, why)
+		local term, options = state.term, state.options
+		local tick = { time = due, late = now - due, caught_up = now - due >= ON_TIME }
+		if not why and options.overlap == "skip" and state.under_way and not state.under_way:done() then
+			why = "overlap"
+		end
+		local before = not options.again or why == "late"
+		state.taking = before and not why and due
+		if before and (not mark(term, state.name, state.names, due) or (not why and term:stopping())) then
+			return false
+		end
+		state.last, state.taking = due, nil
+		if why then
+			if options.on_skip then
+				options.on_skip(tick, why)
+			end
+		elseif options.overlap then
+			state.under_way = term:spawn(run, state, tick)
+		else
+			return run(state, tick)
+		end
+		return true
+	end
+
 	local function loop(term, job, name, names, f, options)
-		local last, taking
+		local state = { term = term, name = name, names = names, f = f, options = options }
 		local behind, slept = watch_clock(name), 0
 		local _ <close> = setmetatable({}, { __close = function()
-			if taking then
-				take_back(term, name, taking, last)
+			if state.taking then
+				take_back(term, name, state.taking, state.last)
 			end
 		end })
-		last = last_time(term, name, names)
-		while last and not term:stopping() do
+		state.last = last_time(term, name, names)
+		while state.last and not term:stopping() do
 			local now = deps.now()
-			local due, wake = job:due(last, now, options.catch_up or "last")
-			behind(last, now, slept)
+			local due, wake, why = look(job, state.last, now, options.catch_up or "last")
+			behind(state.last, now, slept)
 			slept = 0
-			if due then
-				taking = not options.again and due
-				if taking and (not mark(term, name, names, due) or term:stopping()) then
-					return
-				end
-				last, taking = due, nil
-				run(term, f, { time = due, late = now - due, caught_up = now - due >= 60 }, options)
-				if options.again and not mark(term, name, names, due) then
-					return
-				end
-			else
+			if not due then
 				slept = math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now))
 				deps.rest(slept) -- it ends early when the term drains
+			elseif not take(state, due, now, why) then
+				return
 			end
 		end
 	end
@@ -157,7 +185,7 @@ return function(deps)
 	return function(term, expression, f, options)
 		options = read_options(expression, f, options)
 		local name = options.name or expression
-		local job, err = deps.parse(expression, term.lock .. "\n" .. name, options.zone or "local")
+		local job, err = deps.parse(expression, options.seed or term.lock .. "\n" .. name, options.zone or "local")
 		if not job then
 			fail(2, err.message)
 		end

@@ -4,6 +4,8 @@
 
 #include <lauxlib.h>
 #include <math.h>
+#include <stdio.h>
+#include <time.h>
 
 #define CRON_TYPE "lunarch.cron"
 
@@ -61,6 +63,24 @@ static int job_due(lua_State *L)
 	return push_time(L, due) + push_time(L, wake);
 }
 
+/* job:text(time) -> the time in the job's zone, as "Thu 2026-11-26 03:30 +0100" */
+static int job_text(lua_State *L)
+{
+	const struct cron_job *j = job_at(L);
+	int64_t time = seconds(L, 2);
+	int32_t offset = zone_offset(j->zone, time, NULL, NULL), east = offset < 0 ? -offset : offset;
+	time_t local = (time_t)(time + offset);
+	struct tm tm;
+	char text[80];
+
+	gmtime_r(&local, &tm);
+	size_t len = strftime(text, sizeof text, "%a %Y-%m-%d %H:%M", &tm);
+	snprintf(text + len, sizeof text - len, " %c%02d%02d", offset < 0 ? '-' : '+', east / 3600 % 100,
+	         east / 60 % 60);
+	lua_pushstring(L, text);
+	return 1;
+}
+
 static int job_gc(lua_State *L)
 {
 	struct cron_job *j = job_at(L);
@@ -72,6 +92,7 @@ static int job_gc(lua_State *L)
 
 static const luaL_Reg methods[] = {
 	{ "due", job_due },
+	{ "text", job_text },
 	{ NULL, NULL },
 };
 

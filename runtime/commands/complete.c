@@ -197,10 +197,16 @@ static void offer_words(const struct typed *t)
 		[COMMAND_RUN] = "<script>",    [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
 		[COMMAND_EXEC] = "<program>",  [COMMAND_LIST] = "<directory>", [COMMAND_STATUS] = "<script>",
 		[COMMAND_LEADER] = "<script>", [COMMAND_RELEASE] = "<script>", [COMMAND_CTL] = "<script>",
+		[COMMAND_CRON] = "<file>",
 	};
 
 	for (const char *const *o = ctl_orders; t->command == COMMAND_CTL && !t->words && *o; o++)
 		puts(*o);
+	if (t->command == COMMAND_CRON && !t->words) {
+		offer("check", "what is wrong with crontabs");
+		offer("list", "when their jobs run next");
+		offer("history", "what ran");
+	}
 	if (t->command == COMMAND_CTL)
 		offer_electors(t, ELECTOR_SCRIPT);
 	if (behind[t->command])

@@ -50,6 +50,23 @@ static const struct command_help {
 		"  lunarch exec -n --lock etcd://etcd1,etcd2,etcd3/nightly --at-least 5m -- ./nightly.sh  # in each crontab\n"
 		"  lunarch exec --restart always --lock '/srv/shared/web?shared=link' -- ./singleton-daemon\n",
 	},
+	[COMMAND_CRON] = {
+		"cron [OPTIONS] --lock URL FILE... | check FILE... | list FILE... | history",
+		"run crontabs, on the leader alone",
+		"Runs the jobs of crontabs as cron does, with the same lock and the same files on every machine; the one that\n"
+		"leads runs them. Files below /etc/cron.d and /etc/crontab have a user before each command; that must be the user\n"
+		"that this runs as. Over a hand-over no job is lost; a job that was begun is not begun again by another machine, but\n"
+		"with `# lunarch: on_crash=again` in the line above it. docs/cron.md has all settings. SIGHUP reads the files again.\n"
+		"  check            says what is wrong with the files, and what was expected\n"
+		"  list             the jobs with their names, and when each runs next\n"
+		"  history          what ran on this machine, or on all that have the same --output-dir\n"
+		"Exit status: 0 done, 1 a file is wrong or cannot be read, 2 usage, 69 the lock cannot be reached, 143 a second\n"
+		"SIGTERM.",
+		"  lunarch cron --lock etcd://etcd1,etcd2,etcd3/jobs /etc/jobs/crontab\n"
+		"  lunarch cron check /etc/jobs/crontab\n"
+		"  lunarch cron list /etc/jobs/crontab\n"
+		"  lunarch cron history --lock etcd://etcd1,etcd2,etcd3/jobs\n",
+	},
 	[COMMAND_LEADER] = {
 		"leader [--wait DUR] SCRIPT.lua | --lock URL",
 		"print the leader's address",

@@ -17,7 +17,7 @@ const char *const command_names[COMMANDS + 1] = { COMMAND_TABLE(COMMAND_NAME) };
 /* ---- the table ---- */
 
 #define COMMAND_BIT(NAME, name) NAME = 1 << COMMAND_##NAME,
-enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CHECK /* check shows what run would do */ };
+enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CRON | CHECK /* check shows what run would do */ };
 #undef COMMAND_BIT
 #define ALL ((1 << COMMANDS) - 1)
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
@@ -86,16 +86,16 @@ const struct option_info option_table[OPTIONS] = {
 	                           "its name: instead of --lock kube://NAMESPACE/NAME" },
 	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL,
 	                                NULL, LEADS, "its namespace (preset: the pod's, or the context's)" },
-	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "ADDRESS", "LUNARCH_LISTEN", NULL, RUN | EXEC,
+	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "ADDRESS", "LUNARCH_LISTEN", NULL, RUN | EXEC | CRON,
 	                    "serve a page, who leads, health and metrics over HTTP there (HOST:PORT, unix:PATH)" },
 	[OPTION_STATE_DIR] = { "state-dir", NULL, 0, OPTION_TEXT, "DIR", NULL, NULL,
 	                       LEADS | LEADER | STATUS | LIST | RELEASE | DOCTOR | CTL,
 	                       "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)" },
-	[OPTION_USER] = { "user", NULL, 0, OPTION_TEXT, "NAME[:GROUP]", NULL, NULL, RUN | EXEC,
+	[OPTION_USER] = { "user", NULL, 0, OPTION_TEXT, "NAME[:GROUP]", NULL, NULL, RUN | EXEC | CRON,
 	                  "as root: become that user before anything is opened or started" },
-	[OPTION_NO_NEW_PRIVS] = { "no-new-privs", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_NEW_PRIVS", NULL, RUN | EXEC,
+	[OPTION_NO_NEW_PRIVS] = { "no-new-privs", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_NEW_PRIVS", NULL, RUN | EXEC | CRON,
 	                          "script or command gains no privileges and has no capabilities; so no sudo" },
-	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
+	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC | CRON,
 	                     "socket for `lunarch ctl` (preset: PID.sock in the default directory)" },
 	[OPTION_CTL_SOCKET] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
 	                        "socket of the elector (preset: the only one in the default directory)" },
@@ -109,7 +109,15 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | LIST | DOCTOR | CTL, "print JSON" },
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON | STATUS | LIST | DOCTOR | CTL, "print JSON" },
+	[OPTION_SYSTEM] = { "system", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
+	                    "the crontabs have a user before each command, as /etc/crontab and /etc/cron.d have" },
+	[OPTION_ON_FAILURE] = { "on-failure", NULL, 0, OPTION_TEXT, "LINE", "LUNARCH_ON_FAILURE", NULL, CRON,
+	                        "run this line with /bin/sh when a job has failed; its input is the job's output" },
+	[OPTION_OUTPUT_DIR] = { "output-dir", NULL, 0, OPTION_TEXT, "DIR", "LUNARCH_OUTPUT_DIR", NULL, CRON,
+	                        "for outputs and the history (preset: below the default directory, by the lock)" },
+	[OPTION_SENDMAIL] = { "sendmail", NULL, 0, OPTION_TEXT, "PATH", NULL, "/usr/sbin/sendmail", CRON,
+	                      "sends what MAILTO asks for, if this file is there" },
 	[OPTION_FULL] = { "full", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, DOCTOR,
 	                  "examine everything that a lock must do: for who writes one (docs/write-a-lock.md)" },
 	[OPTION_NEW_LOCK] = { "lock", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, NEW,
@@ -121,9 +129,9 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_REASON] = { "reason", NULL, 0, OPTION_TEXT, "TEXT", NULL, NULL, RELEASE,
 	                    "why; kept in the record, and logged by the candidates" },
 	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text",
-	                        RUN | EXEC | CHECK, "lines for people or for programs" },
+	                        RUN | EXEC | CRON | CHECK, "lines for people or for programs" },
 	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",
-	                       "info", RUN | EXEC | CHECK, "the lowest level that is logged" },
+	                       "info", RUN | EXEC | CRON | CHECK, "the lowest level that is logged" },
 	[OPTION_VERBOSE] = { "verbose", NULL, 'v', OPTION_FLAG, NULL, NULL, NULL, EXEC,
 	                     "log what goes as it should, too: --log-level debug" },
 	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
@@ -133,22 +141,41 @@ const struct option_info option_table[OPTIONS] = {
 
 /* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
 const char *const option_variables[] = {
-	"LUNARCH_SCRIPT",           "LUNARCH_LOCK",
-	"LUNARCH_IDENTITY",         "LUNARCH_ADDRESS",
-	"LUNARCH_LEASE_DURATION",   "LUNARCH_RENEW_DEADLINE",
-	"LUNARCH_RETRY_PERIOD",     "LUNARCH_STOP_GRACE",
-	"LUNARCH_KILL_ALLOWANCE",   "LUNARCH_SHUTDOWN_GRACE",
-	"LUNARCH_MAY_LEAD_TIMEOUT", "LUNARCH_DRIFT_ALLOWANCE",
-	"LUNARCH_PRIORITY",         "LUNARCH_PREEMPT",
-	"LUNARCH_PREEMPT_AFTER",    "LUNARCH_MAX_TERM",
-	"LUNARCH_RECLAIM",          "LUNARCH_WARM",
-	"LUNARCH_NO_RELEASE",       "LUNARCH_ONCE",
-	"LUNARCH_NO_WAIT",          "LUNARCH_WAIT",
-	"LUNARCH_AT_LEAST",         "LUNARCH_RESTART",
-	"LUNARCH_ELECTION",         "LUNARCH_CONFLICT_EXIT_CODE",
-	"LUNARCH_CONTROL_SOCKET",   "LUNARCH_LISTEN",
-	"LUNARCH_LOG_FORMAT",       "LUNARCH_LOG_LEVEL",
-	"LUNARCH_LOCK_PASSWORD",    NULL,
+	"LUNARCH_SCRIPT",
+	"LUNARCH_LOCK",
+	"LUNARCH_IDENTITY",
+	"LUNARCH_ADDRESS",
+	"LUNARCH_LEASE_DURATION",
+	"LUNARCH_RENEW_DEADLINE",
+	"LUNARCH_RETRY_PERIOD",
+	"LUNARCH_STOP_GRACE",
+	"LUNARCH_KILL_ALLOWANCE",
+	"LUNARCH_SHUTDOWN_GRACE",
+	"LUNARCH_MAY_LEAD_TIMEOUT",
+	"LUNARCH_DRIFT_ALLOWANCE",
+	"LUNARCH_PRIORITY",
+	"LUNARCH_PREEMPT",
+	"LUNARCH_PREEMPT_AFTER",
+	"LUNARCH_MAX_TERM",
+	"LUNARCH_RECLAIM",
+	"LUNARCH_WARM",
+	"LUNARCH_NO_RELEASE",
+	"LUNARCH_ONCE",
+	"LUNARCH_NO_WAIT",
+	"LUNARCH_WAIT",
+	"LUNARCH_AT_LEAST",
+	"LUNARCH_RESTART",
+	"LUNARCH_ELECTION",
+	"LUNARCH_CONFLICT_EXIT_CODE",
+	"LUNARCH_CONTROL_SOCKET",
+	"LUNARCH_ON_FAILURE",
+	"LUNARCH_OUTPUT_DIR",
+	"LUNARCH_NO_NEW_PRIVS",
+	"LUNARCH_LISTEN",
+	"LUNARCH_LOG_FORMAT",
+	"LUNARCH_LOG_LEVEL",
+	"LUNARCH_LOCK_PASSWORD",
+	NULL,
 };
 
 static bool belongs(enum option which, enum command command)
@@ -439,7 +466,7 @@ static int take_option(struct options *o, char **argv, int *at, struct err *err)
 
 static int take_word(struct options *o, const char *word, struct err *err)
 {
-	int most = o->command == COMMAND_TEST ? OPTION_WORDS : o->command == COMMAND_CTL ? 3 : 2;
+	int most = o->command == COMMAND_TEST || o->command == COMMAND_CRON ? OPTION_WORDS : o->command == COMMAND_CTL ? 3 : 2;
 
 	if (o->words == most)
 		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,

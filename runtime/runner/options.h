@@ -15,6 +15,7 @@
 #define COMMAND_TABLE(C)    \
 	C(RUN, run)         \
 	C(EXEC, exec)       \
+	C(CRON, cron)       \
 	C(LEADER, leader)   \
 	C(STATUS, status)   \
 	C(LIST, list)       \
@@ -74,6 +75,10 @@ enum option {
 	OPTION_WATCH,
 	OPTION_VERIFY,
 	OPTION_JSON,
+	OPTION_SYSTEM,     /* these four: cron */
+	OPTION_ON_FAILURE,
+	OPTION_OUTPUT_DIR,
+	OPTION_SENDMAIL,
 	OPTION_FULL,     /* doctor */
 	OPTION_NEW_LOCK, /* new; "lock", as the lock's URL elsewhere */
 	OPTION_FORCE,    /* these three: release */

@@ -1,0 +1,224 @@
+-- Runs one job of a crontab: the command with its environment, again after a failure that is known, its output, mail, history and metrics.
+-- When it runs is decided before (term:cron).
+
+local use = ...
+local labels_text = use "labels"
+local lunarch = require "lunarch"
+
+local OUTPUT_MAX <const> = 262144 -- bytes of a run that are kept
+local PAUSE <const>, PAUSE_MAX <const> = 10, 300 -- seconds before another attempt: the first pause, and the longest
+local TELL_TIMEOUT <const> = 60 -- seconds for a mail, or for the command that is told of a failure
+local KEPT <const> = { LANG = true, TZ = true }
+
+-- The names of the variables that this process began with, which a job shall not see: cron(8) gives it those of the crontab alone.
+local function foreign_variables()
+	local file <close> = io.open("/proc/self/environ", "r")
+	local names = {}
+	for entry in (file and file:read "a" or ""):gmatch "[^%z]+" do
+		local name = entry:match "^([^=]+)="
+		if name and not KEPT[name] and not name:find "^LC_" and not name:find "^LUNARCH_" then
+			names[name] = false
+		end
+	end
+	return names
+end
+
+local function is_file(path)
+	local file <close> = io.open(path, "r")
+	return file ~= nil
+end
+
+-- What came of an attempt: a status, a text for people, and whether another attempt may follow. It may if the command has ended by itself.
+local function judge(result, err, job)
+	local how = result or err.result
+	if not how then
+		return "failed", "it cannot be started: " .. err.message, false
+	elseif not result then
+		return "timeout", ("it was stopped after its timeout of %d s"):format(job.timeout), false
+	elseif result.ok then
+		return "ok", "exit status 0", false
+	elseif result.signal then
+		return "failed", ("signal %d"):format(result.signal), true
+	end
+	return "failed", ("exit status %d"):format(result.code), true
+end
+
+return function(natives, options, history)
+	local foreign = foreign_variables()
+	local now, monotonic, iso = natives.time.now, natives.time.monotonic, natives.time.iso
+	local runner = { running = {} } -- runs that have begun and not ended
+	local idle = natives.signal()
+	local mail_said = false
+
+	local function metric(counter, name, job, value, more)
+		local labels = more or {}
+		labels.job = job.name
+		natives.metric(counter, "lunarch_cron_" .. name, labels_text(labels), value)
+	end
+
+	local function environment(job, run)
+		local env = {}
+		for name in pairs(foreign) do
+			env[name] = false
+		end
+		for name, value in pairs(job.env) do
+			env[name] = value
+		end
+		env.LUNARCH_CRON_JOB, env.LUNARCH_CRON_TIME = job.name, run and iso(run.time) or nil
+		return env
+	end
+
+	local function attempt(job, run)
+		return lunarch.exec { job.env.SHELL, "-c", job.command, stdin = job.stdin or "", stderr = "stdout", cwd = job.env.HOME,
+			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX }
+	end
+
+	local function output_of(result, err)
+		local how = result or err.result
+		if not how then
+			return err.message .. "\n"
+		end
+		return how.stdout .. (how.truncated and ("\n[only the first %d bytes were kept]\n"):format(OUTPUT_MAX) or "")
+	end
+
+	local function tell(what, job, argv)
+		argv.timeout, argv.max_output, argv.stderr = TELL_TIMEOUT, 4096, "stdout"
+		local result, err = lunarch.exec(argv)
+		if not (result and result.ok) then
+			local why = err and err.message or (result.signal and "signal " .. result.signal or "exit status " .. result.code) .. " " .. result.stdout
+			natives.emit("warn", "cron_untold", ("the job \"%s\": %s failed: %s"):format(job.name, what, (why:gsub("%s+$", ""))))
+		end
+	end
+
+	-- As cron does: whenever there is output; and here, too, when a job has failed without any.
+	local function mail(job, run, output)
+		local to = job.env.MAILTO or job.env.LOGNAME
+		if to == "" or (output == "" and run.status == "ok") then
+			return
+		end
+		if not is_file(options.sendmail) then
+			if job.env.MAILTO and not mail_said then
+				mail_said = true
+				natives.emit("warn", "cron_no_mail", ("MAILTO is set, and there is no %s: no mail is sent; --on-failure tells a command instead"):format(
+					options.sendmail))
+			end
+			return
+		end
+		local argv = { options.sendmail, "-FCronDaemon", "-i", "-oem" }
+		for address in to:gmatch "[^,%s]+" do
+			argv[#argv + 1] = address
+		end
+		local head = ("From: %s (Cron Daemon)\nTo: %s\nSubject: Cron <%s@%s> %s%s\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+			.. "Content-Transfer-Encoding: 8bit\nAuto-Submitted: auto-generated\nX-Cron-Job: %s\n\n"):format(job.env.LOGNAME, to, job.env.LOGNAME,
+			history.host, job.command:gsub("%c", " "):sub(1, 500), run.status == "ok" and "" or " (" .. run.why .. ")", job.name)
+		argv.stdin = head .. output
+		tell("sendmail", job, argv)
+	end
+
+	local function tell_failure(job, run, output)
+		if not options.on_failure or run.status == "ok" or run.status == "skipped" then
+			return
+		end
+		local env = environment(job, run)
+		env.LUNARCH_CRON_STATUS, env.LUNARCH_CRON_WHY = run.status, run.why
+		env.LUNARCH_CRON_COMMAND, env.LUNARCH_CRON_LINE = job.command, ("%s:%d"):format(job.path, job.line)
+		tell("--on-failure", job, { "/bin/sh", "-c", options.on_failure, stdin = output, env = env })
+	end
+
+	-- kept: the run as the history has it.
+	local function begin(term, job, tick)
+		local run = {
+			id = ("%s@%d.%d%s"):format(job.name, tick.time, term.token, tick.manual and "." .. tick.manual or ""), job = job.name, time = tick.time,
+			began = now(), token = term.token, machine = history.host, leader = term.identity, catch_up = tick.caught_up or nil,
+			manual = tick.manual and true or nil,
+		}
+		options.store.record(run)
+		runner.running[run] = job
+		metric(false, "running", job, 1)
+		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s"):format(job.name, job.path, job.line, iso(tick.time)))
+		return run
+	end
+
+	local function finish(job, run, status, why)
+		run.status, run.why, run.took = status, why, now() - run.began
+		options.store.record { id = run.id, token = run.token, status = status, why = why, took = run.took, attempts = run.attempts, output = run.output }
+		metric(true, "runs_total", job, 1, { status = status })
+		metric(false, "last_duration_seconds", job, run.took)
+		if status == "ok" then
+			metric(false, "last_success_time_seconds", job, now())
+		end
+		local text = ("the job \"%s\" (%s:%d): %s, after %.1f s"):format(job.name, job.path, job.line, why, run.took)
+		natives.emit(status == "ok" and "info" or "warn", status == "ok" and "cron_done" or "cron_failed", text)
+	end
+
+	local function leave(job, run)
+		runner.running[run] = nil
+		local others = false
+		for _, other in pairs(runner.running) do
+			others = others or other == job
+		end
+		metric(false, "running", job, others and 1 or 0)
+		repeat until not idle:wake()
+	end
+
+	local function try(term, job, run)
+		local pause = PAUSE
+		run.attempts = 0
+		while true do
+			local began = monotonic()
+			local result, err = attempt(job, run)
+			run.attempts = run.attempts + 1
+			local status, why, again = judge(result, err, job)
+			local output = output_of(result, err)
+			run.output = options.store.output(job, ("%s token %d, attempt %d, %s, after %.1f s"):format(
+				iso(), term.token, run.attempts, why, monotonic() - began), output) or run.output
+			if not again or run.attempts > job.retries or not natives.rest(pause) then
+				return status, why, output
+			end
+			pause = math.min(PAUSE_MAX, pause * 2)
+		end
+	end
+
+	-- Runs the job to its end. However it is left: its end is recorded.
+	function runner.run(term, job, tick)
+		local run = begin(term, job, tick)
+		local _ <close> = setmetatable({}, { __close = function()
+			if not run.status then
+				finish(job, run, "interrupted", "it was stopped, since the term ended")
+			end
+			leave(job, run)
+		end })
+		local status, why, output = try(term, job, run)
+		finish(job, run, status, why)
+		mail(job, run, output)
+		tell_failure(job, run, output)
+		return run
+	end
+
+	function runner.skip(term, job, tick, reason)
+		local why = reason == "overlap" and "its last run had not ended" or ("it was missed, and %d s late"):format(math.floor(tick.late))
+		options.store.record { id = ("%s@%d.%d.skipped"):format(job.name, tick.time, term.token), job = job.name, time = tick.time, began = now(),
+			token = term.token, machine = history.host, leader = term.identity, status = "skipped", why = why, took = 0 }
+		metric(true, "runs_total", job, 1, { status = "skipped" })
+		natives.emit("warn", "cron_skipped", ("the job \"%s\" (%s:%d) is left out for %s: %s"):format(
+			job.name, job.path, job.line, iso(tick.time), why))
+	end
+
+	function runner.is_running(job)
+		for _, other in pairs(runner.running) do
+			if other == job then
+				return true
+			end
+		end
+		return false
+	end
+
+	-- Until nothing runs.
+	function runner.wait()
+		while next(runner.running) do
+			idle:wait()
+		end
+	end
+
+	return runner
+end

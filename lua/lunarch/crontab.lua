@@ -1,0 +1,248 @@
+-- lunarch.crontab: crontabs as they are, run by the leader alone. `lunarch cron` is this.
+
+local use = ...
+local check = use "options"
+local lunarch = require "lunarch"
+
+local LIST_TIMES <const> = 3 -- of each job
+local MARKS_MAX <const> = 15000 -- bytes of the checkpoint (16 KB) that the jobs' marks may take
+local MARK_BYTES <const> = 16 -- of a mark without the job's name: quotes, colon, comma, and the time
+local EISDIR <const> = 21
+local SENDMAIL <const> = "/usr/sbin/sendmail"
+
+local function files_kind(value)
+	if type(value) ~= "table" or #value == 0 then
+		return "a list of at least one file"
+	end
+	for _, file in ipairs(value) do
+		if type(file) ~= "string" or file == "" then
+			return "a list of files"
+		end
+	end
+end
+
+local known = { files = files_kind, system = "boolean", user = "text", home = "text", directory = "text", on_failure = "text", sendmail = "text",
+	catch_up = "seconds" }
+
+-- The user of this process, and the home directory, by the file of passwords.
+local function who_am_i()
+	local status <close> = io.open("/proc/self/status", "r")
+	local uid = status and status:read("a"):match "\nUid:%s+%d+%s+(%d+)"
+	local passwords <close> = io.open("/etc/passwd", "r")
+	for line in passwords and passwords:lines() or function() end do
+		local name, its, home = line:match "^([^:]*):[^:]*:([^:]*):[^:]*:[^:]*:([^:]*):"
+		if its == uid then
+			return name, home
+		end
+	end
+end
+
+local function is_system(path)
+	return path == "/etc/crontab" or path:find "^/etc/cron%.d/" ~= nil
+end
+
+return function(natives)
+	local crontab = {}
+	local history = use "cron_history"(natives)
+
+	local function options_of(what, options)
+		local wrong = type(options) ~= "table" and what .. ": expected a table of options, as { files = { \"crontab\" } }"
+			or check(what, options, known) or (not options.files and what .. ": expected the option 'files'") or nil
+		if wrong then
+			error(wrong, 3)
+		end
+		local user, home = options.user, options.home
+		if not (user and home) then
+			local own, its = who_am_i()
+			user, home = user or own, home or its
+		end
+		if not (user and home) then
+			error(what .. ": this process's user is not in /etc/passwd: say user and home", 3)
+		end
+		return user, home
+	end
+
+	-- A directory stands for its files whose names cron(8) would take.
+	local function expand(files, errors)
+		local list = {}
+		for _, path in ipairs(files) do
+			local file <close>, why = io.open(path, "r")
+			if not file then
+				errors[#errors + 1] = why
+			elseif select(3, file:read(1)) == EISDIR then
+				local r, err = lunarch.exec { "find", path, "-maxdepth", "1", "-type", "f", timeout = 30 }
+				local names = {}
+				for name in (r and r.ok and r.stdout or ""):gmatch "[^\n]+" do
+					names[#names + 1] = name:match "/[%w_-]+$" and name or nil
+				end
+				table.sort(names)
+				table.move(names, 1, #names, #list + 1, list)
+				if #names == 0 then
+					errors[#errors + 1] = ("%s: found no crontab in this directory%s"):format(path, err and ": " .. err.message or "")
+				end
+			else
+				list[#list + 1] = path
+			end
+		end
+		return list
+	end
+
+	-- FNV-1a of 64 bits, of which the name has 32: names must differ in one crontab, and no more.
+	local function hash(text)
+		local value = 0xcbf29ce484222325
+		for i = 1, #text do
+			value = (value ~ text:byte(i)) * 0x100000001b3
+		end
+		return ("%08x"):format(value >> 32)
+	end
+
+	-- Jobs without a name get one that stays the same while time, user and command do, wherever the line stands.
+	local function name_jobs(jobs, errors)
+		local taken, bytes = {}, 0
+		for _, job in ipairs(jobs) do
+			if job.name and taken[job.name] then
+				errors[#errors + 1] = ("%s:%d: the name '%s' is taken by %s:%d"):format(job.path, job.line, job.name, taken[job.name].path, taken[job.name].line)
+			end
+			taken[job.name or job] = job
+		end
+		for _, job in ipairs(jobs) do
+			if not job.name then
+				local program = job.command:match "^%s*(%S+)":match "([%w_-]*)[^/]*$"
+				local base = ("%s-%s"):format(program == "" and "job" or program:sub(1, 20), hash(job.zone .. "\n" .. job.time .. "\n" .. job.text))
+				local name, number = base, 1
+				while taken[name] do
+					number = number + 1
+					name = base .. "." .. number
+				end
+				job.name, taken[name] = name, job
+			end
+			bytes = bytes + #job.name + MARK_BYTES
+		end
+		if bytes > MARKS_MAX then
+			errors[#errors + 1] = ("%d jobs are too many for one lock: their last runs take %d bytes of its record, of which there are %d. "
+				.. "Give them shorter names, or take several locks"):format(#jobs, bytes, MARKS_MAX)
+		end
+	end
+
+	local function read(what, options)
+		local user, home = options_of(what, options)
+		local parse = use "crontab"(natives.cron)
+		local jobs, errors = {}, {}
+		for _, path in ipairs(expand(options.files, errors)) do
+			local file <close>, why = io.open(path, "r")
+			local text = file and file:read "a"
+			if text then
+				local system = options.system
+				if system == nil then
+					system = is_system(path)
+				end
+				local its, wrong = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
+				table.move(its, 1, #its, #jobs + 1, jobs)
+				table.move(wrong, 1, #wrong, #errors + 1, errors)
+			else
+				errors[#errors + 1] = why or path .. ": it cannot be read"
+			end
+		end
+		name_jobs(jobs, errors)
+		if #errors == 0 and #jobs == 0 then
+			errors[1] = table.concat(options.files, ", ") .. ": found no job"
+		end
+		return jobs, errors
+	end
+
+	-- The jobs, or nil and an error with a line for each thing that is wrong.
+	function crontab.read(options)
+		local jobs, errors = read("crontab.read", options)
+		if #errors > 0 then
+			return natives.fail("invalid", table.concat(errors, "\n"))
+		end
+		return jobs
+	end
+
+	local function parsed(job)
+		return assert(natives.cron(job.expression, job.name, job.zone))
+	end
+
+	-- The next times of a job, after that time.
+	function crontab.next(job, after, count)
+		local cron, list = parsed(job), {}
+		for i = 1, count or LIST_TIMES do
+			local _, wake = cron:due(after, after, "skip")
+			if not wake then
+				break
+			end
+			list[i], after = wake, wake
+		end
+		return list
+	end
+
+	-- A text for people: the jobs, and when each runs next.
+	function crontab.list(options)
+		local jobs, err = crontab.read(options)
+		if not jobs then
+			return nil, err
+		end
+		local lines, now = {}, math.floor(natives.time.now())
+		for _, job in ipairs(jobs) do
+			local cron = parsed(job)
+			lines[#lines + 1] = ("%s  (%s:%d, %s)\n  %s  %s"):format(job.name, job.path, job.line, job.zone, job.time, job.command)
+			for _, time in ipairs(crontab.next(job, now)) do
+				lines[#lines + 1] = ("  next %s"):format(cron:text(time))
+			end
+		end
+		return table.concat(lines, "\n") .. "\n"
+	end
+
+	-- The runs that this directory knows of, oldest first.
+	function crontab.history(directory)
+		if type(directory) ~= "string" or directory == "" then
+			error("crontab.history: expected a directory", 2)
+		end
+		return history.read(directory)
+	end
+
+	local function line_of(run)
+		local took = run.took and ("%.1f s"):format(run.took) or "-"
+		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(natives.time.iso(run.began), run.status, took, tostring(run.job), natives.time.iso(run.time),
+			tostring(run.machine), run.why and run.status ~= "ok" and "  " .. run.why or "")
+	end
+
+	-- The same as a text: a line for each run, or with json a JSON object.
+	function crontab.tell(directory, json)
+		local runs, err = crontab.history(directory)
+		if not runs then
+			return nil, err
+		end
+		local lines = {}
+		for i, run in ipairs(runs) do
+			lines[i] = (json and natives.json.encode(run) or line_of(run)) .. "\n"
+		end
+		return table.concat(lines)
+	end
+
+	local function start_all(term, jobs, runner)
+		for _, job in ipairs(jobs) do
+			term:cron(job.expression, function(tick) runner.run(term, job, tick) end, {
+				name = job.name, seed = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
+				overlap = job.overlap == "allow" and true or job.overlap == "skip" and "skip" or false,
+				on_skip = function(tick, why) runner.skip(term, job, tick, why) end,
+			})
+		end
+	end
+
+	-- The election that runs the jobs, as a script returns it. Raises what is wrong with the files.
+	function crontab.election(options)
+		local jobs, errors = read("crontab.election", options)
+		if #errors > 0 then
+			error(table.concat(errors, "\n"), 0)
+		end
+		local runner = use "cron_run"(natives, { store = history.open(options.directory), sendmail = options.sendmail or SENDMAIL,
+			on_failure = options.on_failure }, history)
+		return {
+			on_leading = function(term) start_all(term, jobs, runner) end,
+			on_stopping = function() runner.wait() end,
+		}
+	end
+
+	return crontab
+end
