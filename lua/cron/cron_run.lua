@@ -23,6 +23,10 @@ local function foreign_variables()
 	return names
 end
 
+local function iso(time)
+	return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(time))
+end
+
 local function is_file(path)
 	local file <close> = io.open(path, "r")
 	return file ~= nil
@@ -45,7 +49,7 @@ end
 
 return function(natives, options, history)
 	local foreign = foreign_variables()
-	local now, monotonic, iso = natives.time.now, natives.time.monotonic, natives.time.iso
+	local now, monotonic = natives.time.now, natives.time.monotonic
 	local runner = { running = {} } -- runs that have begun and not ended
 	local idle = natives.signal()
 	local mail_said = false
@@ -171,7 +175,7 @@ return function(natives, options, history)
 			local status, why, again = judge(result, err, job)
 			local output = output_of(result, err)
 			run.output = options.store.output(job, ("%s token %d, attempt %d, %s, after %.1f s"):format(
-				iso(), term.token, run.attempts, why, monotonic() - began), output) or run.output
+				iso(now()), term.token, run.attempts, why, monotonic() - began), output) or run.output
 			if not again or run.attempts > job.retries or not natives.rest(pause) then
 				return status, why, output
 			end

@@ -201,9 +201,13 @@ return function(natives)
 		return history.read(directory)
 	end
 
+	local function iso(time)
+		return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(tonumber(time) or 0))
+	end
+
 	local function line_of(run)
 		local took = run.took and ("%.1f s"):format(run.took) or "-"
-		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(natives.time.iso(run.began), run.status, took, tostring(run.job), natives.time.iso(run.time),
+		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(iso(run.began), run.status, took, tostring(run.job), iso(run.time),
 			tostring(run.machine), run.why and run.status ~= "ok" and "  " .. run.why or "")
 	end
 

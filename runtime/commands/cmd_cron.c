@@ -21,7 +21,8 @@
  * script: what shows something is loaded, prints, and ends before it campaigns. */
 #define MODULE "local crontab, given = require \"lunarch.crontab\", json.decode((...)) "
 #define SHOWN " io.stdout:flush() return { on_new_leader = print }"
-static const char leads[] = MODULE "return crontab.election(given)";
+static const char leads[] = "return require(\"lunarch.crontab\").election(json.decode((...)))";
+static const char tries[] = MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end" SHOWN;
 static const char checks[] = MODULE
 	"local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end "
 	"io.write(#jobs, #jobs == 1 and \" job\" or \" jobs\", \", no problem found\\n\")" SHOWN;
@@ -107,6 +108,32 @@ static void cron_describe(struct cron *c)
 	c->options.rest = c->rest;
 }
 
+/* What is wrong with crontabs names their lines. The line of our own text before it, and the traceback, say nothing. */
+static const char *cron_plain_error(char *wrong)
+{
+	static const char own[] = "(-e):1: ";
+	char *traceback = strstr(wrong, "\nstack traceback:");
+
+	if (traceback)
+		*traceback = '\0';
+	return strncmp(wrong, own, strlen(own)) == 0 ? wrong + strlen(own) : wrong;
+}
+
+static int cron_show(struct cron *c, const char *script)
+{
+	struct script_probe probe;
+	char *wrong = script_probe_load(&probe, &c->options, script, true);
+	int status = EXIT_DONE;
+
+	if (wrong) {
+		command_lines(stderr, cron_plain_error(wrong));
+		status = EXIT_FAILED_SCRIPT;
+	}
+	free(wrong);
+	script_probe_fini(&probe);
+	return status;
+}
+
 static int cron_lead(struct cron *c)
 {
 	struct run r = { .options = c->options, .is_text = true, .script = leads };
@@ -114,21 +141,13 @@ static int cron_lead(struct cron *c)
 
 	if (!options_set(&c->options, OPTION_LOCK))
 		return command_fail(COMMAND_CRON, EXIT_USAGE, "which lock? --lock URL, the same on every machine");
-	int status = run_script(&r, &run_control_ops, &err);
+	int status = cron_show(c, tries); /* what is wrong is said once, and not in a log */
+	if (status != EXIT_DONE)
+		return status;
+	status = run_script(&r, &run_control_ops, &err);
 	if (status >= 0)
 		return status;
 	return command_fail(COMMAND_CRON, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);
-}
-
-static int cron_show(struct cron *c, const char *script)
-{
-	struct script_probe probe;
-	char *wrong = script_probe_load(&probe, &c->options, script, true);
-	int status = wrong ? command_fail(COMMAND_CRON, EXIT_FAILED_SCRIPT, "%s", wrong) : EXIT_DONE;
-
-	free(wrong);
-	script_probe_fini(&probe);
-	return status;
 }
 
 static int cron_do(struct cron *c)
