@@ -128,8 +128,9 @@ end
 
 -- 0~30, as newer crons have it: some value of the range. Here it is always the same one, whoever leads.
 local function spread(expression)
-	return (expression:gsub("%f[^%s,]([%w]*)~([%w]*)", function(from, to)
-		return from == "" and to == "" and "H" or ("H(%s-%s)"):format(from, to)
+	return (expression:gsub("[^%s,]+", function(part)
+		local from, to = part:match "^(%w*)~(%w*)$"
+		return from and (from == "" and to == "" and "H" or ("H(%s-%s)"):format(from, to)) or nil
 	end))
 end
 

@@ -86,9 +86,11 @@ function Next:every(seconds, f, options) end
 
 ---@class lunarch.CronOptions
 ---@field zone? string as "Europe/Berlin"; default: the machine's
----@field catch_up? "last"|"all"|"skip" what was missed runs once (default), once for each, or not
+---@field catch_up? "last"|"all"|"skip"|number what was missed runs once (default), once for each, or not; a number: once, if it is less than so many seconds late
 ---@field again? boolean a run that the term's end has interrupted runs again
----@field overlap? boolean the job may run while its last run still does
+---@field overlap? boolean|"skip" true: the job may run while its last run still does; "skip": that time is left out
+---@field on_skip? fun(tick: lunarch.Tick, why: "late"|"overlap") called for the last time that catch_up = number, or overlap = "skip", has left out
+---@field seed? string what H is made of; default: the lock and the name
 ---@field name? string default: the expression
 
 ---@class lunarch.Tick

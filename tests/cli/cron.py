@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""`lunarch cron`: what it takes for a crontab, beside Debian's crontab(1); what its jobs see, beside Debian's cron(8); and real
+hand-overs and crashes between minutes, on a file and on Redis. Takes three minutes, nearly all of them asleep."""
+
+import collections
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, scratch, wait_for
+from servers import Redis
+from tap import done, note, ok, same, skip
+
+MINUTE = 60
+JOBS = 60  # of each minute
+room = scratch()
+STATE = ("--state-dir", os.path.join(room, "state"))
+
+
+def write(name: str, text: str) -> str:
+    path = os.path.join(room, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def cron(*args: str) -> Any:
+    return subprocess.run([LUNARCH, "cron", *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def refused(text: str, *options: str) -> str:
+    p = cron("check", *options, write("tab", text))
+    return p.stderr.replace(room + "/", "") if p.returncode == 1 else f"status {p.returncode}: {p.stdout}"
+
+
+def reads() -> None:
+    good = [
+        "* * * * * true",
+        "  0-59/7,3 0-23 1,15 jan-dec mon-fri\ttrue",
+        "0 0 1 1 7 true",
+        "0 0 31 12 0 true % in % put",
+        "@daily true",
+        "@yearly true",
+        "@annually true",
+        "@monthly true",
+        "@weekly true",
+        "@midnight true",
+        "@hourly true",
+        "# only a comment\n\n\t# and another\n* * * * * true # no comment",
+        "A=1\nB = two words \n'C' = \"  x  \"\nD='y'\n* * * * * true",
+        "MAILTO=\"\"\n* * * * * true",
+        "MAILTO=ann,joe@example.org\n*/5 * * * * true",
+        "0~5 * * * * true",
+    ]
+    bad = [
+        "60 * * * * true",
+        "* 24 * * * true",
+        "* * 32 * * true",
+        "* * * 13 * true",
+        "* * * * 8 true",
+        "* * * *",
+        "a * * * * true",
+        "*/0 * * * * true",
+        "@fortnightly true",
+        'A="x" y\n* * * * * true',
+        'A="x\n* * * * * true',
+    ]
+    debian = shutil.which("crontab")
+    for text, want in [(t, True) for t in good] + [(t, False) for t in bad]:
+        path = write("both.tab", text + "\n")
+        ours = cron("check", path)
+        theirs = subprocess.run([debian, "-n", path], capture_output=True, text=True) if debian else None
+        ok(
+            (ours.returncode == 0) == want and (theirs is None or (theirs.returncode == 0) == want),
+            f"{text!r} is {'a crontab' if want else 'none'}, for Debian's crontab, too",
+            f"ours: {ours.returncode} {ours.stderr}theirs: {theirs and theirs.returncode} {theirs and theirs.stderr}",
+        )
+    said = "a range goes upwards, found 5-1"
+    ok(said in cron("check", write("both.tab", "5-1 * * * * true\n")).stderr, "a range that ends before it begins is an error")
+    if not debian:
+        skip("beside Debian's crontab", "Debian's package cron is not here")
+
+
+def says() -> None:
+    for text, pattern in [
+        ("\n61 * * * * x", r'tab:2: "61 \* \* \* \*": minute: expected 0 to 59, found "61"'),
+        ("1 2 3 x", r"tab:1: found 4 fields, expected five"),
+        ("@reboot x", r"tab:1: @reboot is about a machine"),
+        ("CRON_TZ=Mars\n* * * * * x", r"tab:1: CRON_TZ: found 'Mars', expected a time zone"),
+        ("LOGNAME=x\n* * * * * x", r"tab:1: LOGNAME cannot be set"),
+        ("LUNARCH_TOKEN=1\n* * * * * x", r"tab:1: LUNARCH_TOKEN cannot be set"),
+        ("MAILTO=-oQ/tmp\n* * * * * x", r"tab:1: MAILTO: '-oQ/tmp' is no address"),
+        ("# lunarch: timout=3m\n* * * * * x", r"there is no setting 'timout' \(did you mean 'timeout'\?\)"),
+        ("# lunarch: timeout=3\n* * * * * x", r"tab:1: timeout: found '3', expected a time above 0, as 30m"),
+        ("# lunarch: timeout=3m\nA=1\n* * * * * x", r"tab:2: found a variable below '# lunarch: ...'"),
+        ("* * * * * x\n# lunarch: timeout=3m\n", r"tab:2: found the end of the file below"),
+        ("# lunarch: name=a\n* * * * * x\n# lunarch: name=a\n* * * * * y\n", r"tab:4: the name 'a' is taken by \S*tab:2"),
+        ("# lunarch: on_crash=again overlap=allow\n* * * * * x", r"exclude each other"),
+        ("# nothing\n", r"tab: found no job"),
+        ("* * * * * a\0b\n", r"tab:1: found a zero byte"),
+        ("\x1b[31m * * * * x", r"tab:1: "),
+    ]:
+        said = refused(text)
+        ok(re.search(pattern, said) and "traceback" not in said and "\x1b" not in said, f"{text!r}: {pattern}", said)
+    me = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
+    same(cron("check", "--system", write("tab", f"* * * * * {me} true\n")).returncode, 0, "a system crontab has a user")
+    ok("tab:1: found a job of the user 'nobody1'" in refused("* * * * * nobody1 true", "--system"), "another user is refused")
+    ok("expected a user and a command" in refused("* * * * * true", "--system"), "so is a line that has none")
+    same(cron("check", "/nonexistent").stderr, "/nonexistent: No such file or directory\n", "a file that is missing is said")
+    p = cron("--lock", os.path.join(room, "never"), write("tab", "nonsense\n"))
+    ok(p.returncode == 1 and "tab:1: found 1 field, " in p.stderr, "a crontab that is wrong is not begun with", p.stderr)
+    ok("--lock URL" in cron(write("tab", "* * * * * true\n")).stderr, "without a lock it does not begin")
+    os.mkdir(os.path.join(room, "cron.d"))
+    write("cron.d/a", "* * * * * a\n"), write("cron.d/b.dpkg-old", "nonsense\n"), write("cron.d/c_d-e", "* * * * * c\n")
+    p = cron("list", os.path.join(room, "cron.d"))
+    ok(re.search(r"^a-\w+ .*\n.*\n(  next .*\n){3}c-", p.stdout), "of a directory it takes the files whose names cron takes", p)
+    hostile()
+
+
+def hostile() -> None:
+    """Bytes that nobody means: an error with a line, or jobs; never a crash, and never a long time."""
+    pieces = [b"*", b" ", b"%", b"\\", b"\\%", b'"', b"'", b"=", b"#", b"# lunarch:", b" x=", b"@", b"@daily ", b"~", b"H(", b")", b"/", b"-", b",",
+              b"\n", b"\t", b"\r", b"\xff\xfe", b"CRON_TZ=", b"MAILTO=", b"* * * * * x", b"9" * 40, b"A" * 300]  # fmt: skip
+    state = 12345
+    for i in range(60):
+        text = b""
+        for _ in range(40):
+            state = (state * 1103515245 + 12345) % 2**31
+            text += pieces[(state >> 8) % len(pieces)]
+        path = os.path.join(room, "hostile")
+        with open(path, "wb") as f:
+            f.write(text)
+        p = subprocess.run([LUNARCH, "cron", "check", path], capture_output=True, timeout=120)
+        fine = p.returncode == 0 or (p.returncode == 1 and p.stderr.startswith(path.encode()) and b"traceback" not in p.stderr)
+        if not fine:
+            ok(False, f"hostile crontab {i}", f"{text!r}: {p}")
+            return
+    ok(True, "60 crontabs of bytes by chance are jobs, or an error with a line")
+
+
+# ---- beside Debian's cron(8) ----
+
+TABLE = """\
+OUT={out}
+A = two words
+B="  kept"
+SHELL=/bin/bash
+* * * * * env -0 >$OUT/env.new && mv $OUT/env.new $OUT/env
+* * * * * cat >$OUT/in.new && mv $OUT/in.new $OUT/in; pwd >$OUT/pwd%one\\%% two %%three\\n
+* * * * * printf '\\%s|' a\\%b '\\x' >$OUT/arg.new && mv $OUT/arg.new $OUT/arg; readlink /proc/$$/exe >$OUT/shell
+HOME=/usr
+A=z
+* * * * * echo $A $B $PWD >$OUT/later.new && mv $OUT/later.new $OUT/later
+"""
+NAMESPACE = """
+mount --make-rprivate / && mount -t tmpfs none /var/spool/cron && mount -t tmpfs none /etc/cron.d && mount -t tmpfs none /run &&
+mount --bind /dev/null /etc/crontab && mkdir -m 1730 /var/spool/cron/crontabs && cp "$1" /var/spool/cron/crontabs/root &&
+chmod 600 /var/spool/cron/crontabs/root && exec /usr/sbin/cron -f
+"""
+WRITTEN = ("env", "in", "pwd", "arg", "shell", "later")
+
+
+def beside_debian() -> None:
+    outs, programs = {}, []
+    for who in ("debian", "lunarch"):
+        outs[who] = os.path.join(room, who)
+        os.mkdir(outs[who])
+        path = write(f"{who}.tab", TABLE.format(out=outs[who]))
+        argv = ["unshare", "-m", "sh", "-c", NAMESPACE, "sh", path]
+        if who == "lunarch":
+            argv = [LUNARCH, "cron", "--lock", os.path.join(room, "beside"), *STATE, path]
+        programs.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(path + ".log", "w")))
+    try:
+        wait_for(lambda: all(os.path.exists(os.path.join(out, f)) for out in outs.values() for f in WRITTEN), 240)
+    finally:
+        for p in programs:
+            p.terminate()
+            p.wait()
+
+    def content(who: str, name: str) -> str:
+        with open(os.path.join(outs[who], name)) as f:
+            return f.read().replace(outs[who], "OUT")
+
+    for name in WRITTEN[1:]:
+        same(content("lunarch", name), content("debian", name), f"{name}: as with Debian's cron")
+    envs = {}
+    for who in outs:
+        envs[who] = dict(v.partition("=")[::2] for v in content(who, "env").split("\0") if v)
+        for name in [n for n in envs[who] if n.startswith("LUNARCH_") or n in ("LANG", "TZ", "_", "SHLVL") or n.startswith("LC_")]:
+            del envs[who][name]
+    same(envs["lunarch"], envs["debian"], "the environment: as with Debian's cron")
+
+
+# ---- hand-over and crash ----
+
+
+class Cluster:
+    """Three candidates with one crontab, which write a line for each run."""
+
+    def __init__(self, name: str, lock: str, jobs: int) -> None:
+        self.name, self.place, self.jobs = name, os.path.join(room, name), jobs
+        os.mkdir(self.place)
+        self.runs = os.path.join(self.place, "runs")
+        open(self.runs, "w").close()
+        line = f'echo "$LUNARCH_CRON_JOB $LUNARCH_CRON_TIME" >>{self.runs}'
+        text = "MAILTO=''\n" + "".join(f"# lunarch: name=j{i}\n* * * * * {line}\n" for i in range(jobs))
+        text += f"# lunarch: name=slow overlap=skip\n* * * * * {line}; exec sleep 1000\n"
+        text += f"# lunarch: name=again on_crash=again\n* * * * * {line}; exec sleep 1000\n"
+        text += f"# lunarch: name=bad\n* * * * * {line}; echo no luck; exit 7\n"
+        tab = write(f"{name}/tab", text)
+        tell = f'echo "$LUNARCH_CRON_JOB $LUNARCH_CRON_STATUS $LUNARCH_CRON_WHY $(cat)" >>{self.place}/told'
+        mailer = write(f"{name}/sendmail", f"#!/bin/sh\ncat >>{self.place}/mail\n")
+        os.chmod(mailer, 0o755)
+        self.out = os.path.join(self.place, "out")
+        self.electors = {}
+        for who in "abc":
+            argv = [LUNARCH, "cron", "--lock", lock, *STATE, "--identity", f"{name}-{who}", "--lease-duration=6s", "--renew-deadline=4s"]
+            argv += ["--retry-period=1s", "--stop-grace=500ms", "--kill-allowance=500ms", "--drift-allowance=500ms", "--shutdown-grace=5s"]
+            argv += ["--log-format=json", "--output-dir", self.out, "--on-failure", tell, "--sendmail", mailer, tab]
+            with open(f"{self.place}/{who}.log", "w") as log:
+                self.electors[who] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def leader(self) -> str:
+        """The one that lives whose last word about that is that it leads."""
+        for who, p in self.electors.items():
+            with open(f"{self.place}/{who}.log") as f:
+                events = [e for e in re.findall(r'"event":"(became_leader|stopped_leading)"', f.read())]
+            if p.poll() is None and events and events[-1] == "became_leader":
+                return who
+        return ""
+
+    def counted(self) -> Any:
+        with open(self.runs) as f:
+            return collections.Counter(tuple(line.split()) for line in f.read().splitlines())
+
+    def all_ran(self, minute: int, also: Any = ("slow", "bad")) -> bool:
+        seen, stamp = self.counted(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(minute))
+        return all(seen[name, stamp] for name in [f"j{i}" for i in range(self.jobs)] + list(also))
+
+    def end(self) -> None:
+        for p in self.electors.values():
+            if p.poll() is None:
+                p.send_signal(signal.SIGTERM)
+        for p in self.electors.values():
+            p.wait(60)
+
+
+def faults(cluster: Cluster) -> None:
+    first = wait_for(cluster.leader, 60)
+    minute = (int(time.time() + 5) // MINUTE + 1) * MINUTE
+    time.sleep(max(0.0, minute - time.time() - 0.2))
+    cluster.electors[first].send_signal(signal.SIGTERM)
+    wait_for(lambda: cluster.all_ran(minute), 120)
+    ok(True, f"{cluster.name}: all jobs of the minute in which the leader stops are run")
+    same(cluster.electors[first].wait(60), 0, f"{cluster.name}: the leader that was stopped has ended")
+    second = wait_for(cluster.leader, 60)
+    cluster.electors[second].kill()
+    wait_for(lambda: cluster.leader() not in ("", second), 120)
+    wait_for(lambda: cluster.all_ran(minute + MINUTE), 200)
+    ok(True, f"{cluster.name}: after a crash of the leader all jobs of the next minute are run")
+    cluster.end()
+    counted = cluster.counted()
+    twice = {key: n for key, n in counted.items() if n > 1 and key[0] != "again"}
+    same(twice, {}, f"{cluster.name}: no job has run twice for the same minute ({len(counted)} runs)")
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(minute))
+    same(counted["again", stamp], 2, f"{cluster.name}: one that the crash has cut has run again where on_crash=again")
+    told(cluster, stamp)
+
+
+def told(cluster: Cluster, stamp: str) -> None:
+    with open(f"{cluster.place}/told") as f:
+        ok("bad failed exit status 7 no luck" in f.read(), f"{cluster.name}: --on-failure was told, and given the output")
+    ok(not os.path.exists(f"{cluster.place}/mail"), f"{cluster.name}: an empty MAILTO means no mail")
+    p = cron("history", "--json", "--output-dir", cluster.out)
+    runs = [json.loads(line) for line in p.stdout.splitlines()]
+    mark = time.mktime(time.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    how = collections.Counter((r["job"], r["status"]) for r in runs if r["time"] == mark and r["job"] in ("j0", "slow", "again", "bad"))
+    want = {("j0", "ok"): 1, ("bad", "failed"): 1, ("slow", "lost"): 1, ("again", "lost"): 1, ("again", "interrupted"): 1}
+    same(dict(how), want, f"{cluster.name}: the history says what came of each")
+
+
+def with_mail() -> None:
+    mailer = write("sendmail", f'#!/bin/sh\necho "$@" >{room}/mail.args\ncat >{room}/mail.new && mv {room}/mail.new {room}/mail\n')
+    os.chmod(mailer, 0o755)
+    tab = write("mail.tab", "MAILTO=ann@example.org,joe\n# lunarch: name=talks\n* * * * * echo said%\n")
+    p = subprocess.Popen([LUNARCH, "cron", "--lock", f"{room}/mailing", *STATE, "--sendmail", mailer, tab], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: os.path.exists(f"{room}/mail"), 240)
+    finally:
+        p.terminate()
+        same(p.wait(60), 0, "it stops with status 0")
+    with open(f"{room}/mail") as f:
+        text = f.read()
+    ok("To: ann@example.org,joe\n" in text and "Subject: Cron <" in text and text.endswith("\n\nsaid\n"), "output is mailed, as cron does", text)
+    with open(f"{room}/mail.args") as f:
+        ok(f.read().endswith(" ann@example.org joe\n"), "to those that MAILTO names")
+    p = cron("history", "--lock", f"{room}/mailing", *STATE)
+    ok(re.search(r"Z  ok +\d+\.\d s  talks  for 2", p.stdout), "the history has a line for it", p)
+
+
+def at_once(*functions: Any) -> None:
+    """An exception of any is a sentence that does not hold."""
+
+    def guarded(f: Any) -> None:
+        try:
+            f()
+        except Exception as e:  # pylint: disable=broad-except
+            ok(False, f"{f} comes to its end", repr(e))
+
+    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def on_redis() -> None:
+    with Redis() as server:
+        faults(Cluster("redis", f"redis://127.0.0.1:{server.port}/cron", 5))
+
+
+slow = [lambda: faults(Cluster("file", os.path.join(room, "lock"), JOBS)), on_redis, with_mail, reads, says]
+if os.geteuid() == 0 and os.path.exists("/usr/sbin/cron") and subprocess.run(["unshare", "-m", "true"]).returncode == 0:
+    slow.append(beside_debian)
+else:
+    skip("beside Debian's cron", "this needs root, namespaces and Debian's package cron")
+    note("install cron")
+at_once(*slow)
+done()
