@@ -275,7 +275,7 @@ local function load_module(name)
 	package.loaded.lunarch = nothing
 	local function use(file)
 		local name = file:gsub("^lunarch%.", "")
-		for _, folder in ipairs { "lunarch", "boot", "api" } do
+		for _, folder in ipairs { "lunarch", "boot", "api", "cron" } do
 			local chunk = loadfile("lua/" .. folder .. "/" .. name .. ".lua")
 			if chunk then return chunk(use) end
 		end

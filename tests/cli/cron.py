@@ -33,7 +33,9 @@ def write(name: str, text: str) -> str:
 
 
 def cron(*args: str) -> Any:
-    return subprocess.run([LUNARCH, "cron", *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [LUNARCH, "cron", *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
 
 
 def refused(text: str, *options: str) -> str:
@@ -56,7 +58,7 @@ def reads() -> None:
         "@hourly true",
         "# only a comment\n\n\t# and another\n* * * * * true # no comment",
         "A=1\nB = two words \n'C' = \"  x  \"\nD='y'\n* * * * * true",
-        "MAILTO=\"\"\n* * * * * true",
+        'MAILTO=""\n* * * * * true',
         "MAILTO=ann,joe@example.org\n*/5 * * * * true",
         "0~5 * * * * true",
     ]
@@ -84,7 +86,10 @@ def reads() -> None:
             f"ours: {ours.returncode} {ours.stderr}theirs: {theirs and theirs.returncode} {theirs and theirs.stderr}",
         )
     said = "a range goes upwards, found 5-1"
-    ok(said in cron("check", write("both.tab", "5-1 * * * * true\n")).stderr, "a range that ends before it begins is an error")
+    ok(
+        said in cron("check", write("both.tab", "5-1 * * * * true\n")).stderr,
+        "a range that ends before it begins is an error",
+    )
     if not debian:
         skip("beside Debian's crontab", "Debian's package cron is not here")
 
@@ -102,7 +107,10 @@ def says() -> None:
         ("# lunarch: timeout=3\n* * * * * x", r"tab:1: timeout: found '3', expected a time above 0, as 30m"),
         ("# lunarch: timeout=3m\nA=1\n* * * * * x", r"tab:2: found a variable below '# lunarch: ...'"),
         ("* * * * * x\n# lunarch: timeout=3m\n", r"tab:2: found the end of the file below"),
-        ("# lunarch: name=a\n* * * * * x\n# lunarch: name=a\n* * * * * y\n", r"tab:4: the name 'a' is taken by \S*tab:2"),
+        (
+            "# lunarch: name=a\n* * * * * x\n# lunarch: name=a\n* * * * * y\n",
+            r"tab:4: the name 'a' is taken by \S*tab:2",
+        ),
         ("# lunarch: on_crash=again overlap=allow\n* * * * * x", r"exclude each other"),
         ("# nothing\n", r"tab: found no job"),
         ("* * * * * a\0b\n", r"tab:1: found a zero byte"),
@@ -112,16 +120,31 @@ def says() -> None:
         ok(re.search(pattern, said) and "traceback" not in said and "\x1b" not in said, f"{text!r}: {pattern}", said)
     me = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
     same(cron("check", "--system", write("tab", f"* * * * * {me} true\n")).returncode, 0, "a system crontab has a user")
-    ok("tab:1: found a job of the user 'nobody1'" in refused("* * * * * nobody1 true", "--system"), "another user is refused")
+    ok(
+        "tab:1: found a job of the user 'nobody1'" in refused("* * * * * nobody1 true", "--system"),
+        "another user is refused",
+    )
     ok("expected a user and a command" in refused("* * * * * true", "--system"), "so is a line that has none")
-    same(cron("check", "/nonexistent").stderr, "/nonexistent: No such file or directory\n", "a file that is missing is said")
+    same(
+        cron("check", "/nonexistent").stderr,
+        "/nonexistent: No such file or directory\n",
+        "a file that is missing is said",
+    )
     p = cron("--lock", os.path.join(room, "never"), write("tab", "nonsense\n"))
-    ok(p.returncode == 1 and "tab:1: found 1 field, " in p.stderr, "a crontab that is wrong is not begun with", p.stderr)
+    ok(
+        p.returncode == 1 and "tab:1: found 1 field, " in p.stderr,
+        "a crontab that is wrong is not begun with",
+        p.stderr,
+    )
     ok("--lock URL" in cron(write("tab", "* * * * * true\n")).stderr, "without a lock it does not begin")
     os.mkdir(os.path.join(room, "cron.d"))
     write("cron.d/a", "* * * * * a\n"), write("cron.d/b.dpkg-old", "nonsense\n"), write("cron.d/c_d-e", "* * * * * c\n")
     p = cron("list", os.path.join(room, "cron.d"))
-    ok(re.search(r"^a-\w+ .*\n.*\n(  next .*\n){3}c-", p.stdout), "of a directory it takes the files whose names cron takes", p)
+    ok(
+        re.search(r"^a-\w+ .*\n.*\n(  next .*\n){3}c-", p.stdout),
+        "of a directory it takes the files whose names cron takes",
+        p,
+    )
     hostile()
 
 
@@ -139,7 +162,9 @@ def hostile() -> None:
         with open(path, "wb") as f:
             f.write(text)
         p = subprocess.run([LUNARCH, "cron", "check", path], capture_output=True, timeout=120)
-        fine = p.returncode == 0 or (p.returncode == 1 and p.stderr.startswith(path.encode()) and b"traceback" not in p.stderr)
+        fine = p.returncode == 0 or (
+            p.returncode == 1 and p.stderr.startswith(path.encode()) and b"traceback" not in p.stderr
+        )
         if not fine:
             ok(False, f"hostile crontab {i}", f"{text!r}: {p}")
             return
@@ -177,7 +202,9 @@ def beside_debian() -> None:
         argv = ["unshare", "-m", "sh", "-c", NAMESPACE, "sh", path]
         if who == "lunarch":
             argv = [LUNARCH, "cron", "--lock", os.path.join(room, "beside"), *STATE, path]
-        programs.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(path + ".log", "w")))
+        programs.append(
+            subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(path + ".log", "w"))
+        )
     try:
         wait_for(lambda: all(os.path.exists(os.path.join(out, f)) for out in outs.values() for f in WRITTEN), 240)
     finally:
@@ -194,7 +221,9 @@ def beside_debian() -> None:
     envs = {}
     for who in outs:
         envs[who] = dict(v.partition("=")[::2] for v in content(who, "env").split("\0") if v)
-        for name in [n for n in envs[who] if n.startswith("LUNARCH_") or n in ("LANG", "TZ", "_", "SHLVL") or n.startswith("LC_")]:
+        for name in [
+            n for n in envs[who] if n.startswith("LUNARCH_") or n in ("LANG", "TZ", "_", "SHLVL") or n.startswith("LC_")
+        ]:
             del envs[who][name]
     same(envs["lunarch"], envs["debian"], "the environment: as with Debian's cron")
 
@@ -222,11 +251,29 @@ class Cluster:
         self.out = os.path.join(self.place, "out")
         self.electors = {}
         for who in "abc":
-            argv = [LUNARCH, "cron", "--lock", lock, *STATE, "--identity", f"{name}-{who}", "--lease-duration=6s", "--renew-deadline=4s"]
-            argv += ["--retry-period=1s", "--stop-grace=500ms", "--kill-allowance=500ms", "--drift-allowance=500ms", "--shutdown-grace=5s"]
+            argv = [
+                LUNARCH,
+                "cron",
+                "--lock",
+                lock,
+                *STATE,
+                "--identity",
+                f"{name}-{who}",
+                "--lease-duration=6s",
+                "--renew-deadline=4s",
+            ]
+            argv += [
+                "--retry-period=1s",
+                "--stop-grace=500ms",
+                "--kill-allowance=500ms",
+                "--drift-allowance=500ms",
+                "--shutdown-grace=5s",
+            ]
             argv += ["--log-format=json", "--output-dir", self.out, "--on-failure", tell, "--sendmail", mailer, tab]
             with open(f"{self.place}/{who}.log", "w") as log:
-                self.electors[who] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                self.electors[who] = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
 
     def leader(self) -> str:
         """The one that lives whose last word about that is that it leads."""
@@ -245,6 +292,14 @@ class Cluster:
         seen, stamp = self.counted(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(minute))
         return all(seen[name, stamp] for name in [f"j{i}" for i in range(self.jobs)] + list(also))
 
+    def history(self) -> list[Any]:
+        return [json.loads(line) for line in cron("history", "--json", "--output-dir", self.out).stdout.splitlines()]
+
+    def settled(self, minute: int) -> bool:
+        """All that ends by itself has ended."""
+        ended = {r["job"] for r in self.history() if r["time"] == minute and r["status"] in ("ok", "failed")}
+        return len(ended) == self.jobs + 1
+
     def end(self) -> None:
         for p in self.electors.values():
             if p.poll() is None:
@@ -261,6 +316,7 @@ def faults(cluster: Cluster) -> None:
     wait_for(lambda: cluster.all_ran(minute), 120)
     ok(True, f"{cluster.name}: all jobs of the minute in which the leader stops are run")
     same(cluster.electors[first].wait(60), 0, f"{cluster.name}: the leader that was stopped has ended")
+    wait_for(lambda: cluster.settled(minute), 120)
     second = wait_for(cluster.leader, 60)
     cluster.electors[second].kill()
     wait_for(lambda: cluster.leader() not in ("", second), 120)
@@ -272,26 +328,40 @@ def faults(cluster: Cluster) -> None:
     same(twice, {}, f"{cluster.name}: no job has run twice for the same minute ({len(counted)} runs)")
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(minute))
     same(counted["again", stamp], 2, f"{cluster.name}: one that the crash has cut has run again where on_crash=again")
-    told(cluster, stamp)
+    told(cluster, minute)
 
 
-def told(cluster: Cluster, stamp: str) -> None:
+def told(cluster: Cluster, minute: int) -> None:
     with open(f"{cluster.place}/told") as f:
-        ok("bad failed exit status 7 no luck" in f.read(), f"{cluster.name}: --on-failure was told, and given the output")
+        ok(
+            "bad failed exit status 7 no luck" in f.read(),
+            f"{cluster.name}: --on-failure was told, and given the output",
+        )
     ok(not os.path.exists(f"{cluster.place}/mail"), f"{cluster.name}: an empty MAILTO means no mail")
-    p = cron("history", "--json", "--output-dir", cluster.out)
-    runs = [json.loads(line) for line in p.stdout.splitlines()]
-    mark = time.mktime(time.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
-    how = collections.Counter((r["job"], r["status"]) for r in runs if r["time"] == mark and r["job"] in ("j0", "slow", "again", "bad"))
-    want = {("j0", "ok"): 1, ("bad", "failed"): 1, ("slow", "lost"): 1, ("again", "lost"): 1, ("again", "interrupted"): 1}
+    how = collections.Counter(
+        (r["job"], r["status"])
+        for r in cluster.history()
+        if r["time"] == minute and r["job"] in ("j0", "slow", "again", "bad")
+    )
+    want = {
+        ("j0", "ok"): 1,
+        ("bad", "failed"): 1,
+        ("slow", "lost"): 1,
+        ("again", "lost"): 1,
+        ("again", "interrupted"): 1,
+    }
     same(dict(how), want, f"{cluster.name}: the history says what came of each")
 
 
 def with_mail() -> None:
-    mailer = write("sendmail", f'#!/bin/sh\necho "$@" >{room}/mail.args\ncat >{room}/mail.new && mv {room}/mail.new {room}/mail\n')
+    mailer = write(
+        "sendmail", f'#!/bin/sh\necho "$@" >{room}/mail.args\ncat >{room}/mail.new && mv {room}/mail.new {room}/mail\n'
+    )
     os.chmod(mailer, 0o755)
     tab = write("mail.tab", "MAILTO=ann@example.org,joe\n# lunarch: name=talks\n* * * * * echo said%\n")
-    p = subprocess.Popen([LUNARCH, "cron", "--lock", f"{room}/mailing", *STATE, "--sendmail", mailer, tab], stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(
+        [LUNARCH, "cron", "--lock", f"{room}/mailing", *STATE, "--sendmail", mailer, tab], stderr=subprocess.DEVNULL
+    )
     try:
         wait_for(lambda: os.path.exists(f"{room}/mail"), 240)
     finally:
@@ -299,7 +369,11 @@ def with_mail() -> None:
         same(p.wait(60), 0, "it stops with status 0")
     with open(f"{room}/mail") as f:
         text = f.read()
-    ok("To: ann@example.org,joe\n" in text and "Subject: Cron <" in text and text.endswith("\n\nsaid\n"), "output is mailed, as cron does", text)
+    ok(
+        "To: ann@example.org,joe\n" in text and "Subject: Cron <" in text and text.endswith("\n\nsaid\n"),
+        "output is mailed, as cron does",
+        text,
+    )
     with open(f"{room}/mail.args") as f:
         ok(f.read().endswith(" ann@example.org joe\n"), "to those that MAILTO names")
     p = cron("history", "--lock", f"{room}/mailing", *STATE)
