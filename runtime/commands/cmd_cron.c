@@ -22,19 +22,20 @@
 #define MODULE "local crontab, given = require \"lunarch.crontab\", json.decode((...)) "
 #define SHOWN " io.stdout:flush() return { on_new_leader = print }"
 static const char leads[] = "return require(\"lunarch.crontab\").election(json.decode((...)))";
-static const char tries[] = MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end" SHOWN;
-static const char checks[] = MODULE
-	"local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end "
-	"io.write(#jobs, #jobs == 1 and \" job\" or \" jobs\", \", no problem found\\n\")" SHOWN;
-static const char lists[] = MODULE
-	"local text, err = crontab.list(given) if not text then error(err.message, 0) end io.write(text)" SHOWN;
-static const char tells[] = MODULE
-	"local text, err = crontab.tell(given.directory, given.json) if not text then error(err.message, 0) end "
-	"io.write(text)" SHOWN;
+static const char tries[] =
+	MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end" SHOWN;
+static const char checks[] =
+	MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end "
+	       "io.write(#jobs, #jobs == 1 and \" job\" or \" jobs\", \", no problem found\\n\")" SHOWN;
+static const char lists[] =
+	MODULE "local text, err = crontab.list(given) if not text then error(err.message, 0) end io.write(text)" SHOWN;
+static const char tells[] =
+	MODULE "local text, err = crontab.tell(given.directory, given.json) if not text then error(err.message, 0) end "
+	       "io.write(text)" SHOWN;
 
 enum cron_order { CRON_LEADS, CRON_CHECKS, CRON_LISTS, CRON_TELLS };
 
-struct cron {
+struct cron_call {
 	struct options options;
 	enum cron_order order;
 	const char *const *files;
@@ -50,15 +51,17 @@ static int make_dir(const char *path, struct err *err)
 }
 
 /* Of each lock another, so that the jobs of two do not write into the same files. make: if it is not there. */
-static int cron_choose_dir(struct cron *c, bool make, struct err *err)
+static int cron_choose_dir(struct cron_call *c, bool make, struct err *err)
 {
-	const char *given = c->options.value[OPTION_OUTPUT_DIR].text, *lock = options_text(&c->options, OPTION_LOCK, NULL);
+	const char *given = c->options.value[OPTION_OUTPUT_DIR].text,
+		   *lock = options_text(&c->options, OPTION_LOCK, NULL);
 	char state[PATH_MAX];
 	size_t size = sizeof c->directory;
 
 	if (given && *given)
-		return snprintf(c->directory, size, "%s", given) < (int)size ? (make ? make_dir(given, err) : 0)
-									     : err_set(err, ERR_USAGE, "%s: too long", given);
+		return snprintf(c->directory, size, "%s", given) < (int)size
+		               ? (make ? make_dir(given, err) : 0)
+		               : err_set(err, ERR_USAGE, "%s: too long", given);
 	if (!*lock)
 		return err_set(err, ERR_USAGE, "which lock? --lock URL, or --output-dir DIR");
 	if (lock_state_dir(options_text(&c->options, OPTION_STATE_DIR, NULL), state, sizeof state, err) < 0)
@@ -81,7 +84,7 @@ static void add_text(struct buf *json, const char *name, const char *value)
 }
 
 /* The options of lunarch.crontab. */
-static void cron_describe(struct cron *c)
+static void cron_describe(struct cron_call *c)
 {
 	const struct options *o = &c->options;
 	const struct passwd *who = getpwuid(geteuid());
@@ -119,7 +122,7 @@ static const char *cron_plain_error(char *wrong)
 	return strncmp(wrong, own, strlen(own)) == 0 ? wrong + strlen(own) : wrong;
 }
 
-static int cron_show(struct cron *c, const char *script)
+static int cron_show(struct cron_call *c, const char *script)
 {
 	struct script_probe probe;
 	char *wrong = script_probe_load(&probe, &c->options, script, true);
@@ -134,7 +137,7 @@ static int cron_show(struct cron *c, const char *script)
 	return status;
 }
 
-static int cron_lead(struct cron *c)
+static int cron_lead(struct cron_call *c)
 {
 	struct run r = { .options = c->options, .is_text = true, .script = leads };
 	struct err err;
@@ -150,7 +153,7 @@ static int cron_lead(struct cron *c)
 	return command_fail(COMMAND_CRON, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);
 }
 
-static int cron_do(struct cron *c)
+static int cron_do(struct cron_call *c)
 {
 	static const char *const shown[] = { [CRON_CHECKS] = checks, [CRON_LISTS] = lists, [CRON_TELLS] = tells };
 	struct err err;
@@ -162,7 +165,7 @@ static int cron_do(struct cron *c)
 }
 
 /* The first word, if it is one of these. A file of such a name is ./check. */
-static void cron_take_order(struct cron *c)
+static void cron_take_order(struct cron_call *c)
 {
 	static const char *const words[] = { [CRON_CHECKS] = "check", [CRON_LISTS] = "list", [CRON_TELLS] = "history" };
 
@@ -179,7 +182,7 @@ static void cron_take_order(struct cron *c)
 
 int cmd_cron(int argc, char **argv)
 {
-	struct cron c = { 0 };
+	struct cron_call c = { 0 };
 	int status = command_begin(&c.options, COMMAND_CRON, argc, argv);
 
 	if (status >= 0)

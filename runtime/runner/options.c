@@ -109,7 +109,8 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON | STATUS | LIST | DOCTOR | CTL, "print JSON" },
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON | STATUS | LIST | DOCTOR | CTL,
+	                  "print JSON" },
 	[OPTION_SYSTEM] = { "system", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
 	                    "the crontabs have a user before each command, as /etc/crontab and /etc/cron.d have" },
 	[OPTION_ON_FAILURE] = { "on-failure", NULL, 0, OPTION_TEXT, "LINE", "LUNARCH_ON_FAILURE", NULL, CRON,
@@ -466,7 +467,9 @@ static int take_option(struct options *o, char **argv, int *at, struct err *err)
 
 static int take_word(struct options *o, const char *word, struct err *err)
 {
-	int most = o->command == COMMAND_TEST || o->command == COMMAND_CRON ? OPTION_WORDS : o->command == COMMAND_CTL ? 3 : 2;
+	int most = o->command == COMMAND_TEST || o->command == COMMAND_CRON ? OPTION_WORDS
+	           : o->command == COMMAND_CTL                              ? 3
+	                                                                    : 2;
 
 	if (o->words == most)
 		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,

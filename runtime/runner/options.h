@@ -75,7 +75,7 @@ enum option {
 	OPTION_WATCH,
 	OPTION_VERIFY,
 	OPTION_JSON,
-	OPTION_SYSTEM,     /* these four: cron */
+	OPTION_SYSTEM, /* these four: cron */
 	OPTION_ON_FAILURE,
 	OPTION_OUTPUT_DIR,
 	OPTION_SENDMAIL,

@@ -104,7 +104,7 @@ def here(line: str, place: str) -> str:
     line = re.sub(r"/srv/shared|/srv/locks", f"{place}/shared", line)
     line = re.sub(r"/var/lib/lunarch-\w+", f"{place}/state", line)
     line = re.sub(r"--at-least \S+", "--at-least 1s", line)
-    return re.sub(r"/(?:etc/lunarch|usr/local/bin)/", f"{place}/", line)
+    return re.sub(r"/(?:etc/lunarch|etc/jobs|usr/local/bin)/", f"{place}/", line)
 
 
 def furnish(line: str, place: str) -> None:
@@ -119,12 +119,16 @@ def furnish(line: str, place: str) -> None:
             continue
         if word.endswith(".lua"):
             write(path, read(example) if os.path.exists(example) and word.startswith("examples/") else IDLE)
+        elif word == os.path.join(place, "crontab"):
+            write(path, "* * * * * true\n")
         elif word.endswith(".sh") or word == os.path.join(place, "nightly"):
             write(path, "#!/bin/sh\nexit 0\n", 0o755)
 
 
 def goes_on(words: list[str]) -> bool:
     """Ends by a signal alone."""
+    if words[:3] == ["lunarch", "cron", "--lock"]:
+        return True
     return words[:2] == ["lunarch", "run"] and "--once" not in words or "--watch" in words
 
 
