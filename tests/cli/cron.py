@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, scratch, wait_for
+from processes import LUNARCH, ROOT, scratch, wait_for
 from servers import Redis
 from tap import done, note, ok, same, skip
 
@@ -145,6 +145,7 @@ def says() -> None:
         "of a directory it takes the files whose names cron takes",
         p,
     )
+    same(cron("check", os.path.join(ROOT, "examples", "crontab")).returncode, 0, "the example is a crontab")
     hostile()
 
 

@@ -64,6 +64,8 @@ relay(os.path.join(HERE, "simulated", "library_test.lua"))
 relay(os.path.join(HERE, "simulated", "stops_test.lua"))
 relay(os.path.join(HERE, "simulated", "names_test.lua"))
 relay(os.path.join(HERE, "simulated", "successor_test.lua"))
+os.environ["TMPDIR"] = room  # for the crontabs that it writes
+relay(os.path.join(HERE, "simulated", "crontab_test.lua"))
 relay(*sorted(glob.glob(os.path.join(ROOT, "examples", "*_test.lua"))))
 
 # An example's test that passes whatever the script does would be none.
