@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The same crontab on two machines, whose active one fails between two minutes: who misses a minute, and who runs it twice? Lunarch's cron,
-Debian's cron with flock(1) on both, supercronic with flock on both, supercronic alone and started again. Prints a table; no test: docs/cron.md
-tells of it. As root. supercronic: in the path, or SUPERCRONIC=FILE (go install github.com/aptible/supercronic@latest).
+"""The same crontab on two machines, whose active one fails between two minutes: who misses a minute, and who runs it
+twice? Lunarch's cron, Debian's cron with flock(1) on both, supercronic with flock on both, supercronic alone and
+started again. Prints a table; no test: docs/cron.md tells of it. As root. supercronic: in the path, or SUPERCRONIC=FILE
+(go install github.com/aptible/supercronic@latest).
 
-The machines are mount namespaces for Debian's cron, else directories. Killed is the scheduler that ran the last minute, 2 s before the next one."""
+The machines are mount namespaces for Debian's cron, else directories. Killed is the scheduler that ran the last minute,
+2 s before the next one."""
 
 import collections
 import os
@@ -21,9 +23,9 @@ from processes import LUNARCH, scratch
 JOBS, MINUTES, MINUTE = 5, 3, 60
 SUPERCRONIC = os.environ.get("SUPERCRONIC") or shutil.which("supercronic")
 NAMESPACE = """
-mount --make-rprivate / && mount -t tmpfs none /var/spool/cron && mount -t tmpfs none /etc/cron.d && mount -t tmpfs none /run &&
-mount --bind /dev/null /etc/crontab && mkdir -m 1730 /var/spool/cron/crontabs && cp "$1" /var/spool/cron/crontabs/root &&
-chmod 600 /var/spool/cron/crontabs/root && exec /usr/sbin/cron -f
+mount --make-rprivate / && mount -t tmpfs none /var/spool/cron && mount -t tmpfs none /etc/cron.d &&
+mount -t tmpfs none /run && mount --bind /dev/null /etc/crontab && mkdir -m 1730 /var/spool/cron/crontabs &&
+cp "$1" /var/spool/cron/crontabs/root && chmod 600 /var/spool/cron/crontabs/root && exec /usr/sbin/cron -f
 """
 room = scratch()
 begin = (int(time.time() + 12) // MINUTE + 1) * MINUTE  # the first minute that counts
