@@ -199,7 +199,10 @@ def misuse() -> None:
             "term:cron('* * * * *', print, { catchup = 'all' })",
             "script.lua:2: term:cron: unknown option 'catchup' (did you mean 'catch_up'?)",
         ),
-        ("term:cron('* * * * *', print, { catch_up = 'never' })", 'expected one of "all", "last", "skip"'),
+        (
+            "term:cron('* * * * *', print, { catch_up = 'never' })",
+            'expected "all", "last", "skip", or a number of seconds',
+        ),
         (
             "term:cron('* * * * *', print, { zone = 'Europe/Berln' })",
             'script.lua:2: term:cron: there is no time zone "Europe/Berln"',
