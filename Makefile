@@ -243,7 +243,7 @@ test-kube: kube-server
 # The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-deb:
 	@scripts/deps.sh deb
-	@$(QUEUE) plain:tests/cluster/debian/packages.py
+	@$(QUEUE) plain:tests/cluster/debian/packages.py plain:tests/cluster/debian/five_commands.py
 
 # The version before this one beside it on one lock.
 test-previous: test-deps built-previous
@@ -469,7 +469,7 @@ help:
 	@echo "make test-mysql   the MariaDB lock on MySQL itself, which is fetched the first time"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
-	@echo "make test-deb    the packages of make deb, in a Debian of their own"
+	@echo "make test-deb    the packages of make deb, in a Debian of their own; README.md's installation on two machines"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"

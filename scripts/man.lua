@@ -366,7 +366,7 @@ begin_page("lunarch", 7, "how Lunarch elects a leader, and what its words mean")
 put ".Sh DESCRIPTION"
 put_markdown(section("README.md", "What it promises"), 1)
 put ".Ss Times and other options"
-put_markdown(section("README.md", "Options"), 1)
+put_markdown(section("docs/operations.md", "Options"), 1)
 for _, heading in ipairs { "Before it runs", "Who comes next" } do
 	put(".Ss " .. heading)
 	put_markdown(section("docs/operations.md", heading), 1)

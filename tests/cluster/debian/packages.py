@@ -2,7 +2,6 @@
 """make deb's packages in a Debian 12 of their own (debootstrap): made twice with the same bytes, installed, used,
 upgraded while a term runs, purged. Needs root, debootstrap, a mirror."""
 
-import glob
 import hashlib
 import os
 import re
@@ -13,7 +12,8 @@ import tempfile
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from processes import ROOT, wait_for
+from debian import bootstrap, build, needs, run
+from processes import wait_for
 from tap import done, note, ok, same
 
 LATER = "99.0"
@@ -25,25 +25,6 @@ SCRIPT = """return { on_leading = function(term)
   print("asked", term:is_leading())
   while true do sleep(1) end
 end }"""
-
-
-def run(*command: str, **more: Any) -> str:
-    """Its output; a failure is shown, and ends the test."""
-    r = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **more
-    )
-    if r.returncode:
-        note(r.stdout[-3000:])
-        raise RuntimeError(f"{' '.join(command)[:200]}: status {r.returncode}")
-    return str(r.stdout)
-
-
-def build(directory: str, *version: str) -> dict[str, str]:
-    """The packages, without those of symbols: file by name."""
-    said = run(os.path.join(ROOT, "scripts", "deb.sh"), directory, *version)
-    same(said, "", f"lintian has nothing to say ({os.path.basename(directory)})")
-    files = [f for f in glob.glob(os.path.join(directory, "*.deb")) if "-dbgsym" not in f]
-    return {os.path.basename(f).split("_")[0]: f for f in files}
 
 
 def digests(files: dict[str, str]) -> dict[str, str]:
@@ -61,10 +42,7 @@ class Machine:
 
     def __init__(self, home: str) -> None:
         self.root = os.path.join(home, "root")
-        run("debootstrap", "--variant=minbase", "bookworm", self.root)
-        shutil.copy("/etc/resolv.conf", os.path.join(self.root, "etc", "resolv.conf"))
-        for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
-            shutil.copy(name, os.path.join(self.root, "etc", "apt", "apt.conf.d"))
+        bootstrap(self.root, "--variant=minbase")
 
     def enter(self, *command: str) -> list[str]:
         mounts = 'root=$1; shift; mount -t proc proc "$root/proc" && exec chroot "$root" "$@"'
@@ -95,13 +73,15 @@ def installed(m: Machine, packages: dict[str, str]) -> None:
     before = m.packages()
     m.install(packages["lunarch"])
     more = sorted(set(m.packages()) - set(before))
-    same(more, ["lunarch"], "the program brings no other package into the smallest Debian")
+    same(more, ["lua-cjson", "lunarch"], "the program brings one small package into the smallest Debian")
     version = m.run("lunarch", "--version").split()[1]
     ok(f"_{version}_" in packages["lunarch"], "--version is the package's")
     said = m.ask("lunarch", "status", "--lock", "postgres://nobody@127.0.0.1/x#y").stderr
     ok("lunarch-postgres" in said, "a lock whose package is missing names it")
-    said = m.run("lunarch", "run", "--lock", "one", "-e", "print(term.token) lunarch.exit(0)")
-    ok("became_leader" in said, "a script leads")
+    said = m.run(
+        "lunarch", "run", "--lock", "one", "-e", "assert(term:save { a = 1 }) print(term:load().a) lunarch.exit(0)"
+    )
+    ok("became_leader" in said and "print: 1" in said, "a script leads, and saves a checkpoint")
     ok(not m.ask("getent", "passwd", "lunarch").stdout, "without systemd there is no user for its units")
     m.run("apt-get", "install", "-y", "-q", "--no-install-recommends", "systemd-standalone-sysusers")
     m.run("dpkg-reconfigure", "lunarch")
@@ -144,8 +124,7 @@ def purged(m: Machine, packages: dict[str, str]) -> None:
     same([path for path in ours if os.path.lexists(m.root + path)], [], "a purge removes all that is theirs")
 
 
-if os.geteuid() != 0 or not shutil.which("debootstrap"):
-    sys.exit("make test-deb makes a Debian in a directory: it needs root and Debian's package debootstrap")
+needs("debootstrap")
 home = tempfile.mkdtemp(prefix="lunarch-deb-")
 try:
     first, second = build(os.path.join(home, "first")), build(os.path.join(home, "second"))
