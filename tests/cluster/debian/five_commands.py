@@ -110,7 +110,7 @@ def tried(home: str, network: Network, root: str) -> None:
     machines = [Machine(name, netns) for name, netns in zip(roots, network.names[1:])]
 
     def leader_is(name: str) -> bool:
-        return all(re.search(rf"\b{name}\b", m.run(each[-1]).stdout) for m in machines)
+        return all(re.search(rf"^leader +{name}_", m.run(each[-1]).stdout, re.M) for m in machines)
 
     try:
         said = [[m.must(line) for line in each] for m in machines]
