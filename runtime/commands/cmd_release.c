@@ -69,6 +69,7 @@ static int release_write(struct lock_client *c, const char *reason)
 	struct version version = c->result.version;
 	char *note = release_note(reason);
 
+	record_note_past(r, r->holder, r->token, "forced");
 	mem_replace(&r->previous_holder, r->holder);
 	mem_replace(&r->holder, "");
 	mem_replace(&r->address, "");

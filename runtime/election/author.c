@@ -5,6 +5,7 @@
 #include "base/nonce.h"
 #include "lease/advice.h"
 #include "lease/nomination.h"
+#include "lease/past.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,10 +112,35 @@ static void author_sign(const struct author *a, struct record *r, const struct a
 	r->retry_ms = w->times->retry / NSEC_PER_MS;
 }
 
+/* Whether the newest of the past terms is the one that the record shows as released. */
+static bool has_noted(const struct record *r)
+{
+	struct past_term t;
+	struct past p;
+
+	past_term_set(&t, r->previous_holder, r->token, r->acquired_us, r->renewed_us, NULL);
+	past_parse(&p, r->past);
+	return p.count > 0 && p.term[p.count - 1].token == t.token && p.term[p.count - 1].from_us == t.from_us;
+}
+
+/* The term that this write finds in the record. All that is known of another's end is its last renewal. A version that
+ * does not know past terms has released without noting its own. Who emptied a record by hand has taken the name away.
+ */
+static void note_predecessor(const struct author *a, struct record *r, const struct author_write *w)
+{
+	if (w->what == LEASE_NEXT_TERM)
+		r->renewed_us = larger(w->wall_us, r->acquired_us);
+	if (*r->holder)
+		record_note_past(r, r->holder, r->token || !author_holds(a, r) ? r->token : w->last_token, w->ended);
+	else if (r->state == RECORD_RELEASED && *r->previous_holder && !has_noted(r))
+		record_note_past(r, r->previous_holder, r->token, *r->forced ? "forced" : "released");
+}
+
 static void author_write_term(const struct author *a, struct record *r, const struct author_write *w)
 {
 	bool changes = strcmp(r->holder, a->identity) != 0;
 
+	note_predecessor(a, r, w);
 	if (changes && *r->holder)
 		mem_replace(&r->previous_holder, r->holder);
 	if (strlen(r->previous_holder) > RECORD_PREVIOUS_MAX)
@@ -139,8 +165,13 @@ static int64_t renewal_time(const struct record *r, const struct author_write *w
 	return larger(w->wall_us, r->renewed_us + passed_us);
 }
 
-static void author_write_release(const struct author *a, struct record *r)
+static void author_write_release(const struct author *a, struct record *r, const struct author_write *w)
 {
+	int64_t renewed_us = renewal_time(r, w);
+
+	r->renewed_us = larger(w->wall_us, r->acquired_us); /* when the term ends, for people alone */
+	record_note_past(r, a->identity, w->token, w->ended);
+	r->renewed_us = renewed_us;
 	mem_replace(&r->previous_holder, a->identity);
 	mem_replace(&r->holder, "");
 	mem_replace(&r->address, "");
@@ -188,11 +219,11 @@ void author_write(const struct author *a, struct record *r, const struct author_
 		return;
 	}
 	r->token = w->token;
-	r->renewed_us = renewal_time(r, w);
 	if (w->what == LEASE_RELEASE) {
-		author_write_release(a, r);
+		author_write_release(a, r, w);
 		return;
 	}
+	r->renewed_us = renewal_time(r, w);
 	r->acquired_us = w->acquired_us;
 	author_sign(a, r, w);
 }

@@ -54,7 +54,10 @@ struct elector {
 
 	struct death_watches *death_watches;
 	struct death_watch death_watch;
-	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for */
+	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for, */
+	uint64_t dead_id;    /*     and of the one whose holder it has proved dead */
+	const char *ended;   /* why the last term of ours ended, for the record: static text, */
+	uint64_t ended_term; /*     and which that was */
 
 	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
 	struct instant end, kill; /* its deadlines, as they were published */
@@ -182,6 +185,7 @@ static void elector_on_dead(void *arg)
 	elector_say(e, LOG_INFO, "holder_dead",
 	            "%s is proved dead on this host, with everything it started: its lease is not waited out",
 	            e->seen.holder);
+	e->dead_id = e->watched_id;
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->watched_id });
 }
 
@@ -415,6 +419,14 @@ static bool put_checkpoint(struct elector *e, struct record *r, enum lease_write
 	return restored != SAVES_KEPT;
 }
 
+/* Why the term that the record shows has ended, as far as this process knows. NULL: unknown. */
+static const char *elector_ended(const struct elector *e)
+{
+	if (author_holds(&e->author, &e->seen))
+		return e->ended_term == e->seen.term ? e->ended : NULL;
+	return e->dead_id && e->dead_id == record_sight_id(&e->seen) ? "died" : NULL;
+}
+
 static void start_write(struct elector *e, const struct lease_actions *a)
 {
 	bool begins = a->write == LEASE_ACQUIRE || a->write == LEASE_NEXT_TERM;
@@ -432,6 +444,8 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 		.since_renewal = elapsed_holder(lease_renewed_at(e->lease), clock_now()),
 		.advice = advises ? &advice : NULL,
 		.hands_over = e->handing,
+		.ended = a->write == LEASE_RENEW ? NULL : elector_ended(e),
+		.last_token = e->token,
 	};
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 
@@ -491,6 +505,8 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 	bool handed = e->handing && a->reason == LEASE_RESIGNED; /* not if the lease was lost before that */
 
 	e->quiet = a->reason == LEASE_DONE;
+	e->ended = handed ? "handed_over" : lease_reason_name(a->reason);
+	e->ended_term = lease_term(e->lease);
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 	elector_say(e,
 	            !a->held   ? LOG_WARN

@@ -13,7 +13,7 @@
 #define WRITE_LEN 32
 #define COUNT_KEY "\n  \"writes\": "
 #define COUNT_MAX_LEN 18 /* digits: every such number is in a record's range */
-#define TEXT_MAX 2048    /* longer texts are not remembered: a process may have a thousand elections */
+#define TEXT_MAX 4096    /* longer texts are not remembered: a process may have a thousand elections */
 
 /* The time is before the write's name, and that before the count of writes. */
 struct reading {

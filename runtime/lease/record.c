@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "lease/advice.h"
+#include "lease/past.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -27,6 +28,7 @@ enum kind {
 	STATE,
 	VALUE,  /* char *, any JSON as text; NULL = none */
 	ADVICE, /* struct advice *; max: the part of it */
+	PAST,   /* char *, as past_print writes it; NULL = none */
 };
 
 struct record_field {
@@ -40,7 +42,7 @@ struct record_field {
 #define AT(member) offsetof(struct record, member), sizeof((struct record *)0)->member
 
 /* In the order in which they are printed. leaseDurationSeconds comes before leaseDurationMs, which overrides it, and
- * term before the advice, which must be of that term. */
+ * term before the advice, which must be of that term, and token before pastTerms, which must not have a larger one. */
 static const struct record_field fields[] = {
 	{ "holderIdentity", STRING, AT(holder), 0, true },
 	{ "leaseDurationSeconds", SECONDS, AT(lease_ms), MAX_MS / 1000, true },
@@ -70,6 +72,7 @@ static const struct record_field fields[] = {
 	{ "for", ADVICE, AT(advice), ADVICE_FOR },
 	{ "wanted", ADVICE, AT(advice), ADVICE_WANTED },
 	{ "nomination", ADVICE, AT(advice), ADVICE_NOMINATION },
+	{ "pastTerms", PAST, AT(past) },
 };
 
 #define FIELDS (sizeof fields / sizeof fields[0])
@@ -99,6 +102,7 @@ static void release(struct record *r)
 	free(r->tree);
 	free(r->checkpoint);
 	free(r->advice);
+	free(r->past);
 	json_decref(r->extra);
 }
 
@@ -124,6 +128,7 @@ void record_copy(struct record *to, const struct record *from)
 	copy.forced = mem_dup(from->forced);
 	copy.tree = mem_dup(from->tree);
 	copy.checkpoint = mem_dup(from->checkpoint);
+	copy.past = mem_dup(from->past);
 	copy.advice = NULL;
 	if (from->advice) {
 		copy.advice = mem_zero(sizeof *copy.advice);
@@ -199,6 +204,24 @@ static int get_state(const struct record_field *f, const json_t *value, enum rec
 	return wrong(f->key, value, "\"leading\" or \"released\"", err);
 }
 
+static void set_past(struct record *r, const struct past *p)
+{
+	struct buf b = { 0 };
+
+	if (p->count)
+		past_print(&b, p);
+	free(r->past);
+	r->past = b.data;
+}
+
+static void get_past(struct record *r, const json_t *value)
+{
+	struct past p;
+
+	past_read(&p, value, r->token);
+	set_past(r, &p);
+}
+
 static int get_field(struct record *r, const struct record_field *f, const json_t *value, struct err *err)
 {
 	void *slot = (char *)r + f->at;
@@ -230,6 +253,9 @@ static int get_field(struct record *r, const struct record_field *f, const json_
 		return 0;
 	case ADVICE:
 		advice_read(slot, (enum advice_part)f->max, value, r->term);
+		return 0;
+	case PAST:
+		get_past(r, value);
 		return 0;
 	}
 	return 0;
@@ -471,6 +497,9 @@ static void put_field(struct buf *b, const struct record_field *f, const struct 
 	case ADVICE:
 		put_advice(b, f, r);
 		break;
+	case PAST:
+		put_value(b, f, *(char *const *)slot);
+		break;
 	}
 }
 
@@ -505,6 +534,23 @@ char *record_print(const struct record *r)
 	put_extra(&b, r->extra, NULL);
 	buf_adds(&b, "\n}\n");
 	return b.data;
+}
+
+void record_note_past(struct record *r, const char *who, int64_t token, const char *reason)
+{
+	struct buf b = { 0 };
+	struct past_term t;
+	struct past p;
+
+	past_term_set(&t, who, token, r->acquired_us, r->renewed_us, reason);
+	past_parse(&p, r->past);
+	past_add(&p, &t);
+	/* A version that does not know the field counts it to the unknown ones, and refuses a record with too many. */
+	put_extra(&b, r->extra, NULL);
+	if (b.len > RECORD_KEPT_MAX - PAST_MAX_BYTES)
+		p.count = 0;
+	buf_fini(&b);
+	set_past(r, &p);
 }
 
 int record_checkpoint_check(const char *text, struct err *err)

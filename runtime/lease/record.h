@@ -29,7 +29,7 @@ enum record_state {
 	RECORD_RELEASED,
 };
 
-/* The record owns its strings. After record_init only the checkpoint may be NULL; "" means absent. A duration that the
+/* The record owns its strings. After record_init only checkpoint and past may be NULL; "" means absent. A duration that the
  * record does not have is 0. */
 struct record {
 	char *holder; /* "" = nobody */
@@ -55,6 +55,7 @@ struct record {
 	uint64_t net_namespace; /* not used; kept as it was read */
 	char *checkpoint;       /* what the script saved: compact JSON, one value; NULL = nothing */
 	struct advice *advice;  /* what the record says of who comes next; NULL = nothing */
+	char *past;             /* the last terms, for people, as past.h prints them; NULL = none */
 	struct json_t *extra;   /* unknown fields, which are kept; NULL when there are none */
 };
 
@@ -71,7 +72,7 @@ void record_copy(struct record *to, const struct record *from); /* to: initialis
 void record_take(struct record *to, struct record *from); /* moves it; from is as after record_init */
 
 /* Parses len bytes into r, which is initialised, and unchanged on error. Advice that is malformed or another term's is
- * left out. -1 with one of
+ * left out, and so are past terms that are none. -1 with one of
  * ERR_INVALID: not JSON; or a key has the wrong type (the text names the key and what was found); or what must be kept
  * is longer than RECORD_KEPT_MAX as it is printed (1e9 is printed longer than it was written); ERR_FOREIGN: JSON, but
  * without holderIdentity and leaseDurationSeconds. */
@@ -82,6 +83,10 @@ int64_t record_seconds(const struct record *r);
 
 /* JSON with a key on each line and a final newline, keys in a fixed order, unknown fields last. The caller frees it. */
 char *record_print(const struct record *r);
+
+/* Adds the term that the record shows, from acquired_us to renewed_us, to the past ones. who, not "", token and reason
+ * are as for past_term_set (past.h). Where the unknown fields leave no room for them, the record has no past terms. */
+void record_note_past(struct record *r, const char *who, int64_t token, const char *reason);
 
 /* Whether text may become a record's checkpoint: one JSON value that record_parse will accept. -1 with ERR_FULL if it
  * is longer than RECORD_CHECKPOINT_MAX, else with ERR_INVALID. */

@@ -3,8 +3,26 @@
 #include "fuzz.h"
 
 #include "lease/nomination.h"
+#include "lease/past.h"
 #include "lease/reading.h"
 #include "lease/record.h"
+
+/* Of what the record tells of past terms, whatever that is, little is kept, and it is in order. */
+static void judge_past(const struct record *r)
+{
+	struct past p;
+
+	past_parse(&p, r->past);
+	must(p.count >= (r->past != NULL) && p.count <= PAST_TERMS);
+	must(!r->past || strlen(r->past) < PAST_MAX_BYTES);
+	for (int i = 0; i < p.count; i++) {
+		const struct past_term *t = &p.term[i];
+		must(*t->who && *t->reason && (!r->token || t->token <= r->token));
+		must(t->to_us == RECORD_TIME_UNKNOWN || t->to_us >= t->from_us);
+		for (int k = 0; k < i; k++)
+			must(!t->token || p.term[k].token < t->token);
+	}
+}
 
 static void judge(const struct record *r)
 {
@@ -23,6 +41,9 @@ static void judge(const struct record *r)
 	must(record_sight_id(r) == record_sight_id(&copy) || r->renewed_us > RECORD_TIME_MAX ||
 	     r->acquired_us > RECORD_TIME_MAX);
 	record_write_id(r);
+	judge_past(r);
+	record_note_past(&copy, *r->holder ? r->holder : "x", r->token, "done");
+	judge_past(&copy);
 	nomination_read(r, &n);
 	nomination_sight(r, "a", "b");
 	nomination_news(r, "a");

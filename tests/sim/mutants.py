@@ -55,6 +55,7 @@ UNIT_TESTS = [
         "runtime/election/death_proof.c",
         "runtime/lease/reading.c",
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -69,6 +70,7 @@ UNIT_TESTS = [
     [
         "runtime/lease/reading.c",
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -79,6 +81,7 @@ UNIT_TESTS = [
     [
         "runtime/locks/lock_none.c",
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -88,6 +91,7 @@ UNIT_TESTS = [
     ],
     [
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/nomination.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
@@ -99,6 +103,7 @@ UNIT_TESTS = [
         "runtime/lease/successor.c",
         "runtime/lease/nomination.c",
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -133,12 +138,16 @@ UNIT_TESTS = [
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
     + ["tests/unit/election/test_elector.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
+    + ["runtime/simulation/sim_store.c", "tests/unit/election/test_past_terms.c"],
+    sources_in("base", "lease") + ["tests/unit/lease/test_past.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
     sources_in("base", "loop", "process")
     + [
         "runtime/election/death_proof.c",
         "runtime/lease/advice.c",
+        "runtime/lease/past.c",
         "runtime/lease/record.c",
         "tests/unit/process/test_held.c",
     ],
