@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "commands/exec_command.h"
-#include "commands/exec_warm.h"
+#include "process/exec_warm.h"
 #include "election/elector.h"
 #include "election/handover.h"
 #include "process/supervisor.h"

@@ -1,8 +1,8 @@
 #include "commands/commands.h"
 
-#include "base/mem.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
+#include "client/table.h"
 #include "locks/lock_listing.h"
 
 #include <inttypes.h>
@@ -11,23 +11,14 @@
 #include <string.h>
 #include <time.h>
 
-enum list_column { LIST_LOCK, LIST_STATE, LIST_LEADER, LIST_ADDRESS, LIST_TOKEN, LIST_SINCE, LIST_COLUMNS };
-
-static const char *const list_titles[LIST_COLUMNS] = {
-	[LIST_LOCK] = "LOCK",       [LIST_STATE] = "STATE", [LIST_LEADER] = "LEADER",
-	[LIST_ADDRESS] = "ADDRESS", [LIST_TOKEN] = "TOKEN", [LIST_SINCE] = "SINCE",
-};
-
-struct list_row {
-	char *cell[LIST_COLUMNS];
-};
+static const char *const list_titles[] = { "LOCK", "STATE", "LEADER", "ADDRESS", "TERM", "TOKEN", "SINCE", NULL };
 
 struct election_list {
 	struct lock_client client;
 	struct lock_listing names;
 	char *prefix; /* the URL that each name is put behind; has the secrets that were given with it */
 	bool json;
-	struct list_row *rows; /* the elections; not with --json, which prints each at once */
+	struct table rows; /* the elections; not with --json, which prints each at once */
 	size_t elections;
 	int others;       /* names that are no elections */
 	bool leaderless;  /* nobody leads in one */
@@ -37,65 +28,32 @@ struct election_list {
 
 /* ---- the lines ---- */
 
-static char *plain(const char *text)
+static void add_number(struct table *t, uint64_t n)
 {
-	struct buf b = { 0 };
+	char text[24] = "";
 
-	buf_plain(&b, *text ? text : "-");
-	return b.data;
+	if (n)
+		snprintf(text, sizeof text, "%" PRIu64, n);
+	table_add(t, text);
 }
 
-static void row_fill(struct list_row *row, const struct record_text *s)
+static void add_row(struct table *t, const struct record_text *s)
 {
 	const struct record *r = s->record;
 	bool leads = record_text_leads(s);
-	char since[32] = "", token[24] = "";
+	char since[32] = "";
 	time_t sec = r->acquired_us / 1000000;
 	struct tm tm;
 
 	if (leads && r->acquired_us != RECORD_TIME_UNKNOWN && localtime_r(&sec, &tm))
 		strftime(since, sizeof since, "%F %T", &tm);
-	if (r->token)
-		snprintf(token, sizeof token, "%" PRId64, r->token);
-	row->cell[LIST_LOCK] = plain(s->lock);
-	row->cell[LIST_STATE] = plain(!leads ? "released" : record_text_overdue(s) ? "overdue" : "leading");
-	row->cell[LIST_LEADER] = plain(r->holder);
-	row->cell[LIST_ADDRESS] = plain(leads ? r->address : "");
-	row->cell[LIST_TOKEN] = plain(token);
-	row->cell[LIST_SINCE] = plain(since);
-}
-
-/* In characters, as far as those of UTF-8 are one column wide. */
-static int width_of(const char *text)
-{
-	int n = 0;
-
-	for (; *text; text++)
-		n += (*text & 0xc0) != 0x80;
-	return n;
-}
-
-static void print_row(const char *const *cell, const int *width)
-{
-	for (int c = 0; c < LIST_COLUMNS; c++)
-		printf("%s%*s", cell[c], c == LIST_COLUMNS - 1 ? 0 : width[c] - width_of(cell[c]) + 2, "");
-	printf("\n");
-}
-
-static void print_rows(const struct election_list *l)
-{
-	int width[LIST_COLUMNS];
-
-	for (int c = 0; c < LIST_COLUMNS; c++)
-		width[c] = (int)strlen(list_titles[c]);
-	for (size_t i = 0; i < l->elections; i++)
-		for (int c = 0; c < LIST_COLUMNS; c++) {
-			int n = width_of(l->rows[i].cell[c]);
-			width[c] = n > width[c] ? n : width[c];
-		}
-	print_row(list_titles, width);
-	for (size_t i = 0; i < l->elections; i++)
-		print_row((const char *const *)l->rows[i].cell, width);
+	table_add(t, s->lock);
+	table_add(t, !leads ? "released" : record_text_overdue(s) ? "overdue" : "leading");
+	table_add(t, r->holder);
+	table_add(t, leads ? r->address : "");
+	add_number(t, r->term);
+	add_number(t, (uint64_t)r->token);
+	table_add(t, since);
 }
 
 static void add_election(struct election_list *l)
@@ -116,8 +74,7 @@ static void add_election(struct election_list *l)
 		buf_fini(&b);
 		return;
 	}
-	l->rows = mem_resize(l->rows, l->elections * sizeof *l->rows);
-	row_fill(&l->rows[l->elections - 1], &shown);
+	add_row(&l->rows, &shown);
 }
 
 /* ---- what is there ---- */
@@ -188,17 +145,18 @@ static int list_show(struct election_list *l)
 		                    l->client.result.err.text);
 	for (size_t i = 0; i < l->names.count && status == 0; i++)
 		status = look_at(l, l->names.name[i], &err);
-	if (l->rows)
-		print_rows(l);
+	if (l->rows.cells) {
+		struct buf b = { 0 };
+		table_print(&b, &l->rows);
+		fputs(b.data, stdout);
+		buf_fini(&b);
+	}
 	return status < 0 ? command_fail(COMMAND_LIST, command_status_of(&err), "%s", err.text) : list_conclude(l);
 }
 
 static void list_fini(struct election_list *l)
 {
-	for (size_t i = 0; l->rows && i < l->elections; i++)
-		for (int c = 0; c < LIST_COLUMNS; c++)
-			free(l->rows[i].cell[c]);
-	free(l->rows);
+	table_fini(&l->rows);
 	free(l->prefix);
 	lock_listing_fini(&l->names);
 	lock_client_close(&l->client);
@@ -214,7 +172,8 @@ int cmd_list(int argc, char **argv)
 		return exit_with;
 	if (o.words > 1)
 		return command_fail(COMMAND_LIST, EXIT_USAGE, "one URL at a time: unexpected '%s'", o.word[1]);
-	struct election_list l = { .json = o.value[OPTION_JSON].number,
+	struct election_list l = { .rows.titles = list_titles,
+		                   .json = o.value[OPTION_JSON].number,
 		                   .client.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL) };
 	if (lock_client_open_prefix(&l.client, o.words ? o.word[0] : "", &l.prefix, &err) < 0)
 		exit_with = command_fail(COMMAND_LIST, command_status_of(&err), "%s", err.text);

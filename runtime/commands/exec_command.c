@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "commands/exec_warm.h"
+#include "process/exec_warm.h"
 #include "process/guard_wire.h"
 #include "runner/options.h"
 #include "runner/program.h"

@@ -90,6 +90,17 @@ static const struct command_help {
 		"  lunarch status --json --lock backup | jq .leader\n"
 		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
 	},
+	[COMMAND_HISTORY] = {
+		"history [--json] SCRIPT.lua | --lock URL",
+		"who led before, from when until when, and why it ended",
+		"The record tells its last eight terms; they are shown oldest first, then the one that lasts. Times are those of\n"
+		"whoever wrote them. GAP is the time without a leader before a term. A term whose end nobody wrote, since its leader\n"
+		"vanished, ended \"unknown\", and its time goes up to the last renewal. With a script it is the lock that\n"
+		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
+		"Exit status: 0 shown, 1 no term is known, 2 usage, 69 the lock cannot be reached.",
+		"  lunarch history --lock backup\n"
+		"  lunarch history --json --lock etcd://etcd1,etcd2,etcd3/nightly | jq '.terms[-1].gapMs'\n",
+	},
 	[COMMAND_LIST] = {
 		"list [--json] [URL-PREFIX]",
 		"the elections of a place: who leads each",

@@ -1015,6 +1015,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.trouble_for = e->trouble ? elapsed_standby(e->trouble_since, now) : 0,
 		.store = e->contact,
 		.store_silence = store_contact_silence(&e->contact, now),
+		.record = &e->seen,
 		.renewals_ok = e->renewals_ok,
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,

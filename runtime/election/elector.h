@@ -149,6 +149,7 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	nsec store_silence; /* since it answered last; before it ever did, since the elector was made */
 
 	struct elector_next next;
+	const struct record *record; /* as it was last seen; nobody holds it where there is none */
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 

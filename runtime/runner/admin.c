@@ -5,6 +5,7 @@
 #include "base/module.h"
 #include "base/nonce.h"
 #include "election/elector.h"
+#include "lease/past.h"
 #include "runner/admin_metrics.h"
 #include "runner/events.h"
 #include "runner/standing.h"
@@ -181,6 +182,30 @@ static int answer_status(const struct standing_source *a, const char *name, stru
 	return 200;
 }
 
+static void add_history(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	buf_adds(q->out, q->found++ ? ",{\"name\":" : "{\"name\":");
+	buf_json(q->out, e->name);
+	buf_adds(q->out, ",\"lock\":");
+	buf_json(q->out, e->status->lock);
+	buf_adds(q->out, ",\"terms\":");
+	past_json(q->out, e->status->record, clock_wall_us());
+	buf_adds(q->out, "}");
+}
+
+static int answer_history(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	struct admin_query q = { .name = name, .out = body };
+
+	*type = "application/json";
+	buf_adds(body, "{\"elections\":[");
+	a->list(a->arg, add_history, &q);
+	buf_adds(body, "]}\n");
+	return 200;
+}
+
 static int answer_metrics(const struct standing_source *a, const char *name, struct buf *body, const char **type)
 {
 	(void)name;
@@ -252,6 +277,7 @@ static const struct admin_path {
 	{ "/healthz", "/liveness", false, answer_health },
 	{ "/status", NULL, false, answer_status },
 	{ "/why", NULL, true, answer_why },
+	{ "/history", NULL, false, answer_history },
 	{ "/metrics", NULL, false, answer_metrics },
 };
 #define PATHS (sizeof paths / sizeof *paths)

@@ -18,6 +18,7 @@
 	C(CRON, cron)       \
 	C(LEADER, leader)   \
 	C(STATUS, status)   \
+	C(HISTORY, history) \
 	C(LIST, list)       \
 	C(RELEASE, release) \
 	C(CHECK, check)     \

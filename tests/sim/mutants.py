@@ -159,7 +159,7 @@ UNIT_TESTS = [
         + ["runtime/election/death_proof.c", "runtime/lease/advice.c", "runtime/lease/record.c", test]
         for test in ("tests/unit/process/test_deadline_page.c", "tests/unit/process/test_guard.c")
     ),
-    sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
+    sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
     [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it
     + sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")

@@ -1,4 +1,4 @@
-#include "commands/exec_warm.h"
+#include "process/exec_warm.h"
 
 #include "base/log.h"
 

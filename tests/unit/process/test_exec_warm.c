@@ -1,6 +1,6 @@
 /* What is said to a command that was started before its candidate leads: this test has the command's end of the socket.
  */
-#include "commands/exec_warm.h"
+#include "process/exec_warm.h"
 #include "tap.h"
 
 #include <fcntl.h>
