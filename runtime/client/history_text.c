@@ -1,14 +1,23 @@
 #include "client/history_text.h"
 
 #include "base/duration.h"
+#include "base/mem.h"
 #include "client/table.h"
 #include "lease/past.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#define NAME_COLUMNS 20 /* of a leader, in a drawing */
+#define BAR_LEAST 10
+#define GREEN "\033[32m"
+#define PLAIN "\033[0m"
+
 static const char *const history_titles[] = { "LEADER", "TOKEN", "FROM", "TO", "LASTED", "ENDED", "GAP", NULL };
+static const char *const brief_titles[] = { "LEADER", "TOKEN", "FROM", "LASTED", "ENDED", "GAP", NULL };
 
 static void add_time(struct table *t, int64_t us)
 {
@@ -31,7 +40,7 @@ static void add_length(struct table *t, int64_t ms)
 	table_add(t, text);
 }
 
-static void add_row(struct table *t, const struct past_row *row)
+static void add_row(struct table *t, const struct past_row *row, bool brief)
 {
 	char token[24] = "";
 
@@ -40,32 +49,144 @@ static void add_row(struct table *t, const struct past_row *row)
 	table_add(t, row->term.who);
 	table_add(t, token);
 	add_time(t, row->term.from_us);
-	add_time(t, row->term.to_us);
+	if (!brief)
+		add_time(t, row->term.to_us);
 	add_length(t, row->lasted_ms);
 	table_add(t, row->lasts ? "leads" : row->term.reason);
 	add_length(t, row->gap_ms);
 }
 
-bool history_text_table(struct buf *out, const struct record *r, int64_t now_us)
+bool history_text_table(struct buf *out, const struct record *r, int64_t now_us, bool brief)
 {
-	struct table t = { .titles = history_titles };
+	struct table t = { .titles = brief ? brief_titles : history_titles };
 	struct past_row row[PAST_ROWS];
 	int n = r ? past_rows(r, now_us, row) : 0;
 
 	if (n == 0)
 		return false;
 	for (int i = 0; i < n; i++)
-		add_row(&t, &row[i]);
+		add_row(&t, &row[i], brief);
 	table_print(out, &t);
 	table_fini(&t);
 	return true;
 }
 
-void history_text_json(struct buf *out, const char *lock, const struct record *r, int64_t now_us)
+bool history_text_json(struct buf *out, const char *lock, const struct record *r, int64_t now_us)
 {
 	buf_adds(out, "{\"lock\":");
 	buf_json(out, lock);
 	buf_adds(out, ",\"terms\":");
 	past_json(out, r, now_us);
 	buf_adds(out, "}\n");
+	return r && (r->past || *r->holder);
+}
+
+/* ---- the drawing ---- */
+
+struct drawing {
+	const struct past_row *row;
+	int rows, width; /* width: of a bar */
+	int64_t from_us, to_us;
+	bool colour;
+};
+
+static int drawing_at(const struct drawing *d, int64_t us)
+{
+	if (us <= d->from_us)
+		return 0;
+	if (us >= d->to_us)
+		return d->width - 1;
+	return (int)((double)(us - d->from_us) / (double)(d->to_us - d->from_us) * (d->width - 1));
+}
+
+/* By what is known of its end: its leader released it, or did not. */
+static char end_mark(const struct past_term *t)
+{
+	static const char *const vanished[] = { PAST_UNKNOWN, "died", "forced", "expired", "lost", "deleted" };
+
+	for (size_t i = 0; i < sizeof vanished / sizeof *vanished; i++)
+		if (strcmp(t->reason, vanished[i]) == 0)
+			return 'x';
+	return 's';
+}
+
+static void draw_term(const struct drawing *d, char *bar, const struct past_row *row)
+{
+	if (row->term.from_us == RECORD_TIME_UNKNOWN)
+		return;
+	int64_t to_us = row->lasts ? d->to_us : row->term.to_us;
+	int a = drawing_at(d, row->term.from_us), b = to_us == RECORD_TIME_UNKNOWN ? a : drawing_at(d, to_us);
+	memset(bar + a, '=', (size_t)(b - a + 1));
+	if (!row->lasts)
+		bar[b] = end_mark(&row->term);
+}
+
+/* The name in NAME_COLUMNS columns: cut, or with blanks behind it. */
+static void put_name(struct buf *out, const char *who)
+{
+	struct buf name = { 0 };
+	int n = 0;
+
+	buf_plain(&name, who);
+	for (const char *at = name.data; *at; at++) {
+		n += (*at & 0xc0) != 0x80;
+		if (n <= NAME_COLUMNS)
+			buf_add(out, at, 1);
+	}
+	buf_printf(out, "%*s |", n < NAME_COLUMNS ? NAME_COLUMNS - n : 0, "");
+	buf_fini(&name);
+}
+
+static void draw_leader(struct buf *out, const struct drawing *d, const char *who)
+{
+	char *bar = mem_zero((size_t)d->width + 1);
+
+	memset(bar, ' ', (size_t)d->width);
+	for (int i = 0; i < d->rows; i++)
+		if (strcmp(d->row[i].term.who, who) == 0)
+			draw_term(d, bar, &d->row[i]);
+	put_name(out, who);
+	buf_printf(out, "%s%s%s|\n", d->colour ? GREEN : "", bar, d->colour ? PLAIN : "");
+	free(bar);
+}
+
+static bool was_before(const struct past_row *row, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (strcmp(row[k].term.who, row[i].term.who) == 0)
+			return true;
+	return false;
+}
+
+/* The times at both ends of the bars. */
+static void draw_times(struct buf *out, const struct drawing *d)
+{
+	time_t from = d->from_us / 1000000, to = d->to_us / 1000000;
+	char first[32] = "", last[32] = "";
+	struct tm tm;
+
+	if (localtime_r(&from, &tm))
+		strftime(first, sizeof first, "%F %T", &tm);
+	if (localtime_r(&to, &tm))
+		strftime(last, sizeof last, "%T", &tm);
+	int gap = d->width - (int)strlen(first) - (int)strlen(last);
+	buf_printf(out, "%*s  %s%*s%s\n", NAME_COLUMNS, "", first, gap > 1 ? gap : 1, "", last);
+}
+
+void history_text_drawing(struct buf *out, const struct record *r, int64_t now_us, int columns, bool colour)
+{
+	struct past_row row[PAST_ROWS];
+	struct drawing d = { .row = row, .from_us = now_us, .to_us = now_us, .colour = colour };
+
+	d.rows = r ? past_rows(r, now_us, row) : 0;
+	d.width = columns - NAME_COLUMNS - 3 > BAR_LEAST ? columns - NAME_COLUMNS - 3 : BAR_LEAST;
+	for (int i = 0; i < d.rows; i++)
+		if (row[i].term.from_us != RECORD_TIME_UNKNOWN && row[i].term.from_us < d.from_us)
+			d.from_us = row[i].term.from_us;
+	if (d.from_us == d.to_us)
+		return;
+	for (int i = 0; i < d.rows; i++)
+		if (!was_before(row, i))
+			draw_leader(out, &d, row[i].term.who);
+	draw_times(out, &d);
 }

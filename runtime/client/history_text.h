@@ -9,12 +9,17 @@
 
 #include <stdbool.h>
 
-/* All append to out. r NULL: there is no record. now_us: the reader's wall clock. */
+/* Both append to out. r NULL: there is no record. now_us: the reader's wall clock. false: nothing is known of any term.
+ */
 
-/* Lines. false: nothing is known of any term, and nothing was appended. */
-bool history_text_table(struct buf *out, const struct record *r, int64_t now_us);
+/* Lines; none where nothing is known. brief: without the times at which they ended. */
+bool history_text_table(struct buf *out, const struct record *r, int64_t now_us, bool brief);
 
 /* One object with a newline; lock: URL without secrets. */
-void history_text_json(struct buf *out, const char *lock, const struct record *r, int64_t now_us);
+bool history_text_json(struct buf *out, const char *lock, const struct record *r, int64_t now_us);
+
+/* Lines that draw who led when: a line for each leader, as wide as `columns`, from the first term that is known to now.
+ * '=' leads, 's' its leader ended it, 'x' its leader vanished. Nothing where no term's time is known. */
+void history_text_drawing(struct buf *out, const struct record *r, int64_t now_us, int columns, bool colour);
 
 #endif

@@ -13,17 +13,18 @@ static int history_show(const struct lock_client *c, bool present, bool json)
 {
 	const struct record *r = present ? &c->record : NULL;
 	struct buf b = { 0 };
+	bool known = json ? history_text_json(&b, lock_client_url(c), r, clock_wall_us())
+	                  : history_text_table(&b, r, clock_wall_us(), false);
 
-	if (json) {
-		history_text_json(&b, lock_client_url(c), r, clock_wall_us());
-	} else if (!history_text_table(&b, r, clock_wall_us())) {
-		return command_fail(COMMAND_HISTORY, EXIT_FAILED_SCRIPT, "%s: %s", lock_client_url(c),
-		                    present ? "the record tells of no term: it is new, or its candidates are older than this"
-		                            : "there is no record, so nobody has led yet, or it was deleted");
-	}
-	fputs(b.data, stdout);
+	if (b.len)
+		fputs(b.data, stdout);
 	buf_fini(&b);
-	return EXIT_DONE;
+	if (!known && !json)
+		return command_fail(
+			COMMAND_HISTORY, EXIT_FAILED_SCRIPT, "%s: %s", lock_client_url(c),
+			present ? "the record tells of no term: it is new, or its candidates are older than this"
+				: "there is no record, so nobody has led yet, or it was deleted");
+	return known ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 }
 
 int cmd_history(int argc, char **argv)
@@ -48,7 +49,8 @@ int cmd_history(int argc, char **argv)
 		if (found == LOCK_OK || found == LOCK_ABSENT)
 			status = history_show(&c, present, o.value[OPTION_JSON].number);
 		else
-			status = command_fail(COMMAND_HISTORY, command_status_of(&c.result.err), "%s", c.result.err.text);
+			status = command_fail(COMMAND_HISTORY, command_status_of(&c.result.err), "%s",
+			                      c.result.err.text);
 	}
 	lock_client_close(&c);
 	free(url);

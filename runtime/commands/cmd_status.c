@@ -1,7 +1,9 @@
 #include "commands/commands.h"
 
+#include "client/history_text.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
+#include "client/screen.h"
 #include "commands/named_lock.h"
 
 #include <stdio.h>
@@ -10,6 +12,7 @@
 #include <time.h>
 
 #define POLL (NSEC_PER_SEC / 4)
+#define DRAW NSEC_PER_SEC              /* how often a drawing is made anew, since its times move on */
 #define WATCH_LOOK (60 * NSEC_PER_SEC) /* with nobody leading and a store that gives notice: a look now and then */
 
 /* The last look, and since when the store has shown exactly that. */
@@ -19,6 +22,7 @@ struct status {
 	bool present; /* client.record is what the lock holds; false: there is no record */
 	struct instant since;
 	const char *verdict;
+	struct screen screen; /* of --watch on a terminal */
 };
 
 /* What a read found. changed: the record is another than before. -1: an error, said here; *exit_with is its status. */
@@ -27,6 +31,7 @@ static int status_take(struct status *s, enum lock_outcome o, bool changed, int 
 	const struct err *err = &s->client.result.err;
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
+		screen_leave(&s->screen);
 		*exit_with = command_fail(COMMAND_STATUS, command_status_of(err), "%s", err->text);
 		return -1;
 	}
@@ -154,6 +159,38 @@ static int status_watch(struct status *s)
 	return exit_with;
 }
 
+static void status_draw(struct status *s)
+{
+	struct record_text shown = status_shown(s);
+	struct buf b = { 0 };
+
+	screen_measure(&s->screen);
+	buf_plain(&b, shown.lock);
+	buf_adds(&b, "\n");
+	record_text_headline(&b, &shown);
+	if (status_leads(s) && status_lease_left(s) <= 0)
+		buf_adds(&b, ": but it has not renewed for its lease");
+	buf_adds(&b, "\n\n");
+	history_text_drawing(&b, shown.record, shown.now_us, s->screen.columns, s->screen.colour);
+	buf_adds(&b, "\n");
+	history_text_table(&b, shown.record, shown.now_us, true);
+	screen_show(&s->screen, &b);
+	buf_fini(&b);
+}
+
+/* As status_watch, on a terminal. */
+static int status_watch_drawn(struct status *s)
+{
+	int exit_with;
+
+	screen_enter(&s->screen);
+	do {
+		status_draw(s);
+		lock_client_wait_change(&s->client, DRAW, DRAW);
+	} while (status_look(s, &exit_with) == 0);
+	return exit_with;
+}
+
 static int status_show(struct status *s, const struct options *o)
 {
 	int exit_with;
@@ -163,7 +200,7 @@ static int status_show(struct status *s, const struct options *o)
 	if (o->value[OPTION_VERIFY].number && status_verify(s, &exit_with) < 0)
 		return exit_with;
 	if (o->value[OPTION_WATCH].number)
-		return status_watch(s);
+		return !s->json && screen_possible() ? status_watch_drawn(s) : status_watch(s);
 	status_print_whole(s);
 	return status_leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 }

@@ -81,7 +81,8 @@ static const struct command_help {
 		"status [OPTIONS] SCRIPT.lua | --lock URL",
 		"who leads, since when, with which token",
 		"Shows the record as it is; times in it are the holder's. --verify watches whether the holder renews, for at\n"
-		"most its lease. --watch goes on and prints every change of leader. With a script it is the lock that\n"
+		"most its lease. --watch goes on and prints every change of leader; on a terminal it draws who led when, until Ctrl-C,\n"
+		"without colours if NO_COLOR is set. With a script it is the lock that\n"
 		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
 		"cannot be reached.",

@@ -44,8 +44,8 @@ struct author_write {
 	/* RENEW: who comes next, and who is wanted. RELEASE: for whom. NULL: nothing. The term's own */
 	const struct advice *advice;
 	bool hands_over; /* RELEASE: the term was handed over */
-	/* For the record's past terms (past.h), all but RENEW: why the term that is over with this write has ended (NULL:
-	 * unknown), and the token of our own that runs, or ran last. */
+	/* For the record's past terms (past.h), all but RENEW: why the term that is over with this write has ended
+	 * (NULL: unknown), and the token of our own that runs, or ran last. */
 	const char *ended;
 	int64_t last_token;
 };

@@ -1,7 +1,8 @@
 /* Past terms: the last terms of a lock, as its record tells them ("pastTerms"): who led, from when until when, with
  * which token, and why that ended. For people: its times are those of the writers' wall clocks, and nothing is ever
  * decided by it. Not the decisions of one process (election/history.h), which are in its memory.
- * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows them. */
+ * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows them.
+ */
 #ifndef LUNARCH_PAST_H
 #define LUNARCH_PAST_H
 
@@ -54,7 +55,8 @@ struct past_row {
 	struct past_term term;
 	bool lasts;        /* it is not over, by the record; then to_us is unknown, and reason is "" */
 	int64_t lasted_ms; /* -1: unknown */
-	int64_t gap_ms;    /* since the end of the term before, which is in the row before; -1: unknown, or there is none */
+	int64_t gap_ms; /* since the end of the term before, which is in the row before; -1: unknown, or there is none
+	                 */
 };
 
 /* The past terms of the record and the one that lasts, oldest first: how many. now_us: the reader's wall clock. */

@@ -29,8 +29,8 @@ enum record_state {
 	RECORD_RELEASED,
 };
 
-/* The record owns its strings. After record_init only checkpoint and past may be NULL; "" means absent. A duration that the
- * record does not have is 0. */
+/* The record owns its strings. After record_init only checkpoint and past may be NULL; "" means absent. A duration that
+ * the record does not have is 0. */
 struct record {
 	char *holder; /* "" = nobody */
 	char *address;

@@ -44,13 +44,13 @@ def elections(store: Any) -> None:
     r = run("list", store.url("app-"))
     check(r, 0, what=f"{s}: with a leader in each of them, list is 0")
     got, status = lines(r), json.loads(run("status", "--json", "--lock", lock).stdout)
-    same(got[0], ["LOCK", "STATE", "LEADER", "ADDRESS", "TOKEN", "SINCE"], f"{s}: the columns have titles")
+    same(got[0], ["LOCK", "STATE", "LEADER", "ADDRESS", "TERM", "TOKEN", "SINCE"], f"{s}: the columns have titles")
     same(
-        got[1][:5],
-        [status["lock"], "leading", "ann", "ann:80", str(status["token"])],
-        f"{s}: a line has what status has: lock, state, leader, address, token",
+        got[1][:6],
+        [status["lock"], "leading", "ann", "ann:80", str(status["term"]), str(status["token"])],
+        f"{s}: a line has what status has: lock, state, leader, address, term, token",
     )
-    same(len(got[1]), 7, f"{s}: and the day and time since when")
+    same(len(got[1]), 8, f"{s}: and the day and time since when")
     run("exec", "--lock", store.url("app-job"), "--", "true")
     store.put("app-note", b"hello\n")
     d = Driver(store.env)

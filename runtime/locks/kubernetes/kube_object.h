@@ -39,8 +39,8 @@ enum kube_found {
 };
 
 /* r: initialised; unchanged unless KUBE_FOUND. A record of ours that another client has since replaced gives its term,
- * its checkpoint and the past terms, and nothing else. A holder emptied by hand while ours still says "leading" for the same
- * transitions is reported as that: no holder, RECORD_LEADING, our duration. What is missing or null is 0 or "". */
+ * its checkpoint and the past terms, and nothing else. A holder emptied by hand while ours still says "leading" for the
+ * same transitions is reported as that: no holder, RECORD_LEADING, our duration. What is missing or null is 0 or "". */
 enum kube_found kube_object_read(enum kube_kind kind, const struct json_t *object, struct record *r, struct err *err);
 
 /* What a write adds to an object's metadata. Borrowed; NULL: nothing. */

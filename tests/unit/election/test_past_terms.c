@@ -190,7 +190,8 @@ static const char *judge(struct world *w, const struct record *r)
 		return "there are more, or fewer, past terms than there were";
 	for (int i = 0; i < p.count; i++) {
 		int at = w->first + over - p.count + i;
-		const char *wrong = judge_term(w, &p.term[i], &w->term[at], at + 1 < w->terms ? w->term[at + 1].who : "");
+		const char *wrong =
+			judge_term(w, &p.term[i], &w->term[at], at + 1 < w->terms ? w->term[at + 1].who : "");
 		if (wrong)
 			return wrong;
 		if (i > 0 && p.term[i].token <= p.term[i - 1].token)

@@ -33,10 +33,11 @@ static void adds(void)
 	is_printed(&p, "[]", "no terms are an empty list");
 	add(&p, "a", 5, 0, 1500000, "resigned");
 	add(&p, "b\"", 0, RECORD_TIME_UNKNOWN, RECORD_TIME_UNKNOWN, NULL);
-	is_printed(&p,
-	           "[{\"identity\":\"a\",\"token\":5,\"from\":\"1970-01-01T00:00:00.000000Z\",\"to\":\"1970-01-01T00:00:01."
-	           "500000Z\",\"reason\":\"resigned\"},{\"identity\":\"b\\\"\",\"reason\":\"unknown\"}]",
-	           "terms are printed oldest first; what is unknown is left out");
+	is_printed(
+		&p,
+		"[{\"identity\":\"a\",\"token\":5,\"from\":\"1970-01-01T00:00:00.000000Z\",\"to\":\"1970-01-01T00:00:01."
+		"500000Z\",\"reason\":\"resigned\"},{\"identity\":\"b\\\"\",\"reason\":\"unknown\"}]",
+		"terms are printed oldest first; what is unknown is left out");
 	for (int i = 6; i < 20; i++)
 		add(&p, "c", i, i, i, "done");
 	ok(p.count == PAST_TERMS && p.term[0].token == 12 && p.term[7].token == 19, "the last eight are kept");
@@ -61,7 +62,8 @@ static void bounds(void)
 	for (int i = 1; i < 20; i++)
 		add(&p, who, INT64_MAX / 2 - 20 + i, RECORD_TIME_MAX, RECORD_TIME_MAX, "abcdefghijklmnopqrstuvw");
 	past_print(&b, &p);
-	ok(b.len < PAST_MAX_BYTES && b.len > PAST_MAX_BYTES / 2, "the longest ones, with %zu bytes, are in the bound", b.len);
+	ok(b.len < PAST_MAX_BYTES && b.len > PAST_MAX_BYTES / 2, "the longest ones, with %zu bytes, are in the bound",
+	   b.len);
 	buf_fini(&b);
 	for (int i = 0; i < 399; i += 3)
 		memcpy(who + i, "\xe2\x82\xac", 3);

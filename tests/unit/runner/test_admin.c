@@ -169,6 +169,20 @@ int main(void)
 	health(-1, 200, "who has no term is healthy");
 	stuck();
 
+	struct record r;
+	record_init(&r);
+	mem_replace(&r.holder, "me");
+	mem_replace(&r.past, "[{\"identity\":\"you\",\"token\":7,\"reason\":\"resigned\"}]");
+	status.record = &r;
+	is_int(ask("/history", &body), 200, "past terms are there");
+	is_str(body.data,
+	       "{\"elections\":[{\"name\":\"\",\"lock\":\"file:/x\",\"terms\":[{\"identity\":\"you\",\"token\":7,\"from\":"
+	       "null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":\"resigned\",\"lasts\":false},{\"identity\":"
+	       "\"me\",\"token\":null,\"from\":null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":null,\"lasts\":"
+	       "true}]}]}\n",
+	       "with the one that lasts");
+	record_fini(&r);
+
 	admin_renewed(&renewals, NSEC_PER_MS);
 	admin_renewed(&renewals, NSEC_PER_MS + 1);
 	admin_renewed(&renewals, 100 * NSEC_PER_SEC);
