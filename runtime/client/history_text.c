@@ -3,7 +3,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "client/table.h"
-#include "lease/past.h"
+#include "lease/past_rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>

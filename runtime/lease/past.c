@@ -1,7 +1,5 @@
 #include "lease/past.h"
 
-#include "lease/record.h"
-
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -124,74 +122,6 @@ void past_print(struct buf *b, const struct past *p)
 		put_time(b, "from", t->from_us);
 		put_time(b, "to", t->to_us);
 		buf_printf(b, ",\"reason\":\"%s\"}", t->reason);
-	}
-	buf_adds(b, "]");
-}
-
-/* ---- showing them ---- */
-
-/* From one time to another; -1 where one is not known, or the clocks do not agree. */
-static int64_t between_ms(int64_t from_us, int64_t to_us)
-{
-	if (from_us == RECORD_TIME_UNKNOWN || to_us == RECORD_TIME_UNKNOWN || to_us < from_us)
-		return -1;
-	return (to_us - from_us) / 1000;
-}
-
-int past_rows(const struct record *r, int64_t now_us, struct past_row out[PAST_ROWS])
-{
-	struct past p;
-	int n;
-
-	past_parse(&p, r->past);
-	for (n = 0; n < p.count; n++)
-		out[n] = (struct past_row){ .term = p.term[n],
-			                    .lasted_ms = between_ms(p.term[n].from_us, p.term[n].to_us) };
-	if (*r->holder) {
-		out[n] = (struct past_row){ .lasts = true };
-		past_term_set(&out[n].term, r->holder, r->token, r->acquired_us, RECORD_TIME_UNKNOWN, NULL);
-		out[n].term.reason[0] = '\0';
-		out[n].lasted_ms = between_ms(out[n].term.from_us, now_us);
-		n++;
-	}
-	for (int i = 0; i < n; i++)
-		out[i].gap_ms = i ? between_ms(out[i - 1].term.to_us, out[i].term.from_us) : -1;
-	return n;
-}
-
-static void put_json_time(struct buf *b, const char *key, int64_t us)
-{
-	char text[32];
-
-	record_time_print(us, text, sizeof text);
-	buf_printf(b, *text ? ",\"%s\":\"%s\"" : ",\"%s\":null%s", key, text);
-}
-
-static void put_json_number(struct buf *b, const char *key, int64_t n, bool known)
-{
-	if (known)
-		buf_printf(b, ",\"%s\":%" PRId64, key, n);
-	else
-		buf_printf(b, ",\"%s\":null", key);
-}
-
-void past_json(struct buf *b, const struct record *r, int64_t now_us)
-{
-	struct past_row row[PAST_ROWS];
-	int n = r ? past_rows(r, now_us, row) : 0;
-
-	buf_adds(b, "[");
-	for (int i = 0; i < n; i++) {
-		const struct past_term *t = &row[i].term;
-		buf_adds(b, i ? ",{\"identity\":" : "{\"identity\":");
-		buf_json(b, t->who);
-		put_json_number(b, "token", t->token, t->token);
-		put_json_time(b, "from", t->from_us);
-		put_json_time(b, "to", t->to_us);
-		put_json_number(b, "lastedMs", row[i].lasted_ms, row[i].lasted_ms >= 0);
-		put_json_number(b, "gapMs", row[i].gap_ms, row[i].gap_ms >= 0);
-		buf_printf(b, *t->reason ? ",\"reason\":\"%s\"" : ",\"reason\":null%s", t->reason);
-		buf_adds(b, row[i].lasts ? ",\"lasts\":true}" : ",\"lasts\":false}");
 	}
 	buf_adds(b, "]");
 }

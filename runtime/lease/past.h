@@ -7,12 +7,12 @@
 #define LUNARCH_PAST_H
 
 #include "base/buf.h"
+#include "lease/record_time.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct json_t; /* jansson's */
-struct record;
 
 #define PAST_TERMS 8           /* of more, the oldest are dropped */
 #define PAST_WHO_MAX 128       /* bytes of an identity; a longer one is cut */
@@ -48,23 +48,5 @@ void past_read(struct past *p, const struct json_t *value, int64_t last);
 void past_parse(struct past *p, const char *text);
 
 void past_print(struct buf *b, const struct past *p); /* a JSON array in one line */
-
-/* ---- showing them ---- */
-
-struct past_row {
-	struct past_term term;
-	bool lasts;        /* it is not over, by the record; then to_us is unknown, and reason is "" */
-	int64_t lasted_ms; /* -1: unknown */
-	int64_t gap_ms; /* since the end of the term before, which is in the row before; -1: unknown, or there is none
-	                 */
-};
-
-/* The past terms of the record and the one that lasts, oldest first: how many. now_us: the reader's wall clock. */
-#define PAST_ROWS (PAST_TERMS + 1)
-int past_rows(const struct record *r, int64_t now_us, struct past_row out[PAST_ROWS]);
-
-/* The same as a JSON array: identity, token, from, to, reason, lastedMs, gapMs, each null where it is not known, and
- * lasts. In one line. r may be NULL. */
-void past_json(struct buf *b, const struct record *r, int64_t now_us);
 
 #endif

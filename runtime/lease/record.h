@@ -5,6 +5,7 @@
 #define LUNARCH_RECORD_H
 
 #include "base/err.h"
+#include "lease/record_time.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,8 +20,6 @@ struct json_t; /* jansson's; named here so that this header does not include it 
  * writes them again, and there must be room for its own fields. */
 #define RECORD_KEPT_MAX (96 * 1024)
 #define RECORD_PREVIOUS_MAX 4096 /* a longer name of the previous holder is left out: only people read it */
-#define RECORD_TIME_UNKNOWN INT64_MIN
-#define RECORD_TIME_MAX INT64_C(253402300799999999) /* the end of the year 9999; later times are not printed */
 #define RECORD_TRANSITIONS_MAX INT32_MAX /* where counting stops: Kubernetes' API and client-go have 32 bits */
 
 enum record_state {
@@ -98,9 +97,5 @@ uint64_t record_sight_id(const struct record *r);
 
 /* The write's name as a number, 0 if the record has none. */
 uint64_t record_write_id(const struct record *r);
-
-/* RFC 3339 with six digits and Z, as Kubernetes' MicroTime wants it. out: at least 32 bytes. */
-void record_time_print(int64_t us, char *out, size_t size);
-int record_time_parse(const char *text, int64_t *us); /* lenient: any fraction, Z or offset; -1 if it is no time */
 
 #endif

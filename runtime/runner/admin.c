@@ -5,7 +5,7 @@
 #include "base/module.h"
 #include "base/nonce.h"
 #include "election/elector.h"
-#include "lease/past.h"
+#include "lease/past_rows.h"
 #include "runner/admin_metrics.h"
 #include "runner/events.h"
 #include "runner/standing.h"
