@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from processes import LUNARCH, ROOT, piped, scratch
 from tap import done, note, ok, same
 
-COMMANDS = ["run", "exec", "leader", "status", "list", "release", "check", "cron", "doctor", "test", "new", "ctl"]
+COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
