@@ -10,7 +10,7 @@
 #define ENTER "\033[?1049h\033[?25l"
 #define LEAVE "\033[0m\033[?25h\033[?1049l"
 #define HOME "\033[H"
-#define LINE_END "\033[K"  /* clears what is left of the line */
+#define LINE_END "\033[K"   /* clears what is left of the line */
 #define SCREEN_END "\033[J" /* and of the screen */
 
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
@@ -52,8 +52,8 @@ static void screen_on_suspend(int number)
 void screen_enter(struct screen *s)
 {
 	const char *plain = getenv("NO_COLOR");
-	struct sigaction end = { .sa_handler = screen_on_end }, suspend = { .sa_handler = screen_on_suspend,
-		                                                            .sa_flags = SA_RESTART };
+	struct sigaction end = { .sa_handler = screen_on_end },
+			 suspend = { .sa_handler = screen_on_suspend, .sa_flags = SA_RESTART };
 
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
 		struct sigaction was;
@@ -75,8 +75,8 @@ void screen_measure(struct screen *s)
 	s->lines = w.ws_row ? w.ws_row : 24;
 }
 
-/* Bytes of the sequence or the character that begins here. *columns: how many columns it takes, as far as characters are
- * one column wide. */
+/* Bytes of the sequence or the character that begins here. *columns: how many columns it takes, as far as characters
+ * are one column wide. */
 static size_t piece(const char *at, const char *end, int *columns)
 {
 	size_t n = 1;

@@ -1,7 +1,6 @@
-/* A terminal on which something is drawn again and again in place: on its other screen, so that what stood there is back
- * at the end, however that comes.
- * It reads no keys and changes no settings of the terminal. One at a time, since signals are handled by it.
- * Used by status --watch. */
+/* A terminal on which something is drawn again and again in place: on its other screen, so that what stood there is
+ * back at the end, however that comes. It reads no keys and changes no settings of the terminal. One at a time, since
+ * signals are handled by it. Used by status --watch. */
 #ifndef LUNARCH_SCREEN_H
 #define LUNARCH_SCREEN_H
 
@@ -11,7 +10,7 @@
 
 struct screen {
 	bool entered;
-	bool colour; /* NO_COLOR is not set (no-color.org) */
+	bool colour;        /* NO_COLOR is not set (no-color.org) */
 	int columns, lines; /* as they were when it was last measured */
 };
 

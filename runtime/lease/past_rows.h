@@ -1,5 +1,5 @@
-/* A record's past terms and the one that lasts, to be shown: how long each lasted, and the time without a leader between.
- * Not what is kept (past.h). Used by history, status and the admin endpoint. */
+/* A record's past terms and the one that lasts, to be shown: how long each lasted, and the time without a leader
+ * between. Not what is kept (past.h). Used by history, status and the admin endpoint. */
 #ifndef LUNARCH_PAST_ROWS_H
 #define LUNARCH_PAST_ROWS_H
 

@@ -19,7 +19,7 @@ struct json_t; /* jansson's; named here so that this header does not include it 
 /* Bytes of all unknown fields together, and bytes of the checkpoint, as they are printed. Whoever acquires the lock
  * writes them again, and there must be room for its own fields. */
 #define RECORD_KEPT_MAX (96 * 1024)
-#define RECORD_PREVIOUS_MAX 4096 /* a longer name of the previous holder is left out: only people read it */
+#define RECORD_PREVIOUS_MAX 4096         /* a longer name of the previous holder is left out: only people read it */
 #define RECORD_TRANSITIONS_MAX INT32_MAX /* where counting stops: Kubernetes' API and client-go have 32 bits */
 
 enum record_state {

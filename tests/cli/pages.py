@@ -138,7 +138,8 @@ def wanted(words: list[str]) -> set[int]:
         return {1, 75}
     return (
         {0, 1}
-        if words[1] in ("status", "history", "leader", "list") or words[1:3] in (["ctl", "is-leading"], ["ctl", "--list"])
+        if words[1] in ("status", "history", "leader", "list")
+        or words[1:3] in (["ctl", "is-leading"], ["ctl", "--list"])
         else {0}
     )
 

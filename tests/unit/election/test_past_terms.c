@@ -162,9 +162,9 @@ static void node_end(struct node *n)
 
 /* ---- what must hold ---- */
 
-static const char *judge_term(struct world *w, const struct past_term *p, const struct term *t, const char *heir)
+static const char *judge_term(struct world *w, const struct past_term *p, const struct term *t, const char *successor)
 {
-	bool own = strcmp(heir, t->who) == 0; /* the next leader is the one that led, or has its name */
+	bool own = strcmp(successor, t->who) == 0; /* the next leader is the one that led, or has its name */
 
 	if (strcmp(p->who, t->who) != 0 || p->token != t->token)
 		return "it is another one's";
