@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import stores
 from candidates import Candidate, stop_everyone
 from lock_driver import record
-from processes import LUNARCH, wait_for
+from processes import LUNARCH
 from tap import at_once, done, note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
