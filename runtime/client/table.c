@@ -9,8 +9,9 @@ static size_t table_columns(const struct table *t)
 {
 	size_t n = 0;
 
-	while (t->titles[n])
+	do
 		n++;
+	while (t->titles[n]);
 	return n;
 }
 

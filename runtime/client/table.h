@@ -10,7 +10,7 @@
 #define TABLE_COLUMNS 8 /* at most */
 
 struct table {                     /* zeroed but for titles: it has no rows */
-	const char *const *titles; /* NULL at the end; borrowed */
+	const char *const *titles; /* one or more, NULL at the end; borrowed */
 	char **cell;               /* of all rows, one after the other */
 	size_t cells;
 };
