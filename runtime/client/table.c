@@ -50,10 +50,11 @@ void table_print(struct buf *out, const struct table *t)
 
 	for (size_t c = 0; c < columns; c++)
 		width[c] = width_of(t->titles[c]);
-	for (size_t i = 0; i < t->cells; i++) {
-		size_t n = width_of(t->cell[i]);
-		width[i % columns] = n > width[i % columns] ? n : width[i % columns];
-	}
+	for (size_t i = 0; i + columns <= t->cells; i += columns)
+		for (size_t c = 0; c < columns; c++) {
+			size_t n = width_of(t->cell[i + c]);
+			width[c] = n > width[c] ? n : width[c];
+		}
 	put_row(out, t->titles, width, columns);
 	for (size_t i = 0; i + columns <= t->cells; i += columns)
 		put_row(out, (const char *const *)t->cell + i, width, columns);
