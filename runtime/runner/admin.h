@@ -1,7 +1,7 @@
-/* The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history, /events
- * and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the control socket: it
- * takes no orders, and nothing about the election depends on it. Used by program.c, which asks run and exec for their
- * elections. */
+/* The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history,
+ * /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the control
+ * socket: it takes no orders, and nothing about the election depends on it. Used by program.c, which asks run and exec
+ * for their elections. */
 #ifndef LUNARCH_ADMIN_H
 #define LUNARCH_ADMIN_H
 
