@@ -483,4 +483,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image coverage-units help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image help clean FORCE
