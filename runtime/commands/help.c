@@ -51,12 +51,13 @@ static const struct command_help {
 		"  lunarch exec --restart always --lock '/srv/shared/web?shared=link' -- ./singleton-daemon\n",
 	},
 	[COMMAND_CRON] = {
-		"cron [OPTIONS] --lock URL FILE... | check FILE... | list FILE... | history",
+		"cron [OPTIONS] [WORD] --lock URL FILE...",
 		"run crontabs, on the leader alone",
 		"Runs the jobs of crontabs as cron does, with the same lock and the same files on every machine; the one that\n"
 		"leads runs them. Files below /etc/cron.d and /etc/crontab have a user before each command; that must be the user\n"
 		"that this runs as. Over a hand-over no job is lost; a job that was begun is not begun again by another machine, but\n"
 		"with `# lunarch: on_crash=again` in the line above it. docs/cron.md has all settings. SIGHUP reads the files again.\n"
+		"Or one WORD of these comes first:\n"
 		"  check            says what is wrong with the files, and what was expected\n"
 		"  list             the jobs with their names, and when each runs next\n"
 		"  history          what ran on this machine, or on all that have the same --output-dir\n"
