@@ -40,6 +40,7 @@ SIMULATOR = [
     "tests/sim/main.c",
 ]
 UNIT_TESTS = [
+    ["runtime/base/clock.c", "tests/unit/base/test_clock.c"],
     ["runtime/lease/lease.c", "runtime/base/clock.c", "runtime/base/err.c", "tests/unit/lease/test_lease.c"],
     [
         "runtime/runner/term_hooks.c",
@@ -161,8 +162,8 @@ UNIT_TESTS = [
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/script/test_worker.c"],
     *(
-        sources_in("base", "loop", "process")
-        + ["runtime/election/death_proof.c", "runtime/lease/advice.c", "runtime/lease/record.c", test]
+        sources_in("base", "loop", "lease", "process")
+        + ["runtime/election/death_proof.c", test]
         for test in ("tests/unit/process/test_deadline_page.c", "tests/unit/process/test_guard.c")
     ),
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
