@@ -90,7 +90,8 @@ return function(natives)
 		local result, err = lunarch.exec { "find", directory, "-maxdepth", "1", "-type", "f", "(", "-name", "history-*.jsonl", "-o", "-name",
 			"history-*.jsonl.1", ")", timeout = 30 }
 		if not result or not result.ok then
-			return nil, err or select(2, natives.fail("missing", (result.stderr:gsub("%s+$", ""))))
+			return nil, err or select(2, natives.fail("missing",
+				"no run is known (the elector's --lock, --state-dir and --output-dir say where they are): " .. result.stderr:gsub("%s+$", "")))
 		end
 		local list = {}
 		for path in result.stdout:gmatch "[^\n]+" do

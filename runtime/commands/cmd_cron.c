@@ -63,7 +63,9 @@ static int cron_choose_dir(struct cron_call *c, bool make, struct err *err)
 		               ? (make ? make_dir(given, err) : 0)
 		               : err_set(err, ERR_USAGE, "%s: too long", given);
 	if (!*lock)
-		return err_set(err, ERR_USAGE, "which lock? --lock URL, or --output-dir DIR");
+		return err_set(err, ERR_USAGE,
+		               make ? "which lock? --lock URL, the same on every machine"
+		                    : "which lock? --lock URL, or --output-dir DIR");
 	if (lock_state_dir(options_text(&c->options, OPTION_STATE_DIR, NULL), state, sizeof state, err) < 0)
 		return -1;
 	if (snprintf(c->directory, size, "%s/cron", state) >= (int)size - 18)

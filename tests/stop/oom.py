@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import WATCHED, Candidate, stop_everyone
 from processes import alive, scratch, wait_for
-from tap import at_once, done, ok, skip
+from tap import at_once, done, note, ok, skip
 
 LIMIT = 48 << 20
 EATS = """
@@ -102,7 +102,14 @@ def watch(what: str, group: Group, room: str) -> None:
     else:
         led = wait_for(lambda: b.all("became_leader"))
         left = [p for p in tree if alive(p)]
-        ok(not left, f"{what}: nothing of the term lives when the next one leads", left)
+        if not ok(not left, f"{what}: nothing of the term lives when the next one leads", left):
+            for p in left:
+                for name in ("status", "cmdline", "stack", "wchan"):
+                    try:
+                        note(f"{p} {name}: " + open(f"/proc/{p}/{name}").read()[:700].replace(chr(0), " "))
+                    except OSError as e:
+                        note(f"{p} {name}: {e}")
+            b.log()
     ok(led, f"{what}: somebody leads afterwards")
     a.kill()
     b.stop()
