@@ -18,7 +18,8 @@
 /* An answer to handover comes when it is known who leads: when the script has stopped, which the elector waits for at
  * most ten minutes, and two leases later at the latest. */
 #define HANDOVER_S 3600
-#define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
+#define LONGEST_S 1000000 /* of a --timeout: what is waited for is an int of milliseconds */
+#define RELOAD_S 300      /* an answer to reload comes when the script is loaded, or could not be */
 
 /* ---- asking ---- */
 
@@ -45,7 +46,7 @@ static void print_request(struct buf *target, const struct ctl_request *r)
 static int answer_time_s(const struct ctl_request *r)
 {
 	if (strcmp(r->command, "handover") == 0)
-		return HANDOVER_S + (int)(r->ms > 0 ? r->ms / 1000 : 0);
+		return HANDOVER_S + (int)(r->ms <= 0 ? 0 : r->ms / 1000 < LONGEST_S ? r->ms / 1000 : LONGEST_S);
 	return strcmp(r->command, "reload") == 0 ? RELOAD_S : ANSWER_S;
 }
 

@@ -25,8 +25,8 @@ struct admin {
 	struct server *server;
 	struct standing_source source;
 	struct events *events;
-	char *path;    /* of its Unix socket; NULL: it listens at an address, */
-	bool loopback; /*     which is this machine's own */
+	struct listener_file file; /* of its Unix socket; without a path: it listens at an address, */
+	bool loopback;             /*     which is this machine's own */
 };
 
 /* ---- what is asked about one election ---- */
@@ -416,22 +416,30 @@ static int split_mode(char *path, mode_t *mode, struct err *err)
 	return 0;
 }
 
-static int admin_listen(struct admin *a, const char *address, struct err *err)
+static int admin_listen_unix(struct admin *a, const char *given, struct err *err)
 {
-	char name[300];
+	char *path = mem_dup(given);
 	mode_t mode;
 	int fd = -1;
 
-	if (strncmp(address, LISTENER_UNIX, strlen(LISTENER_UNIX)) == 0) {
-		a->path = mem_dup(address + strlen(LISTENER_UNIX));
-		if (split_mode(a->path, &mode, err) == 0)
-			fd = listener_unix(a->path, mode, err);
-		if (fd >= 0)
-			log_event(LOG_INFO, NULL, "listening", "the admin endpoint is unix:%s, mode %04o", a->path,
-			          (unsigned)mode);
-		return fd;
+	if (split_mode(path, &mode, err) == 0)
+		fd = listener_unix(path, mode, err);
+	if (fd >= 0) {
+		listener_file_init(&a->file, path);
+		log_event(LOG_INFO, NULL, "listening", "the admin endpoint is unix:%s, mode %04o", path,
+		          (unsigned)mode);
 	}
-	fd = listener_tcp(address, err);
+	free(path);
+	return fd;
+}
+
+static int admin_listen(struct admin *a, const char *address, struct err *err)
+{
+	char name[300];
+
+	if (strncmp(address, LISTENER_UNIX, strlen(LISTENER_UNIX)) == 0)
+		return admin_listen_unix(a, address + strlen(LISTENER_UNIX), err);
+	int fd = listener_tcp(address, err);
 	if (fd >= 0) {
 		listener_name(fd, name, sizeof name, &a->loopback);
 		log_event(LOG_INFO, NULL, "listening", "the admin endpoint is http://%s/", name);
@@ -449,7 +457,6 @@ struct admin *admin_new(struct ev_loop *loop, const char *address, const struct 
 	int fd = admin_listen(a, address, err);
 	if (fd < 0) {
 		err_wrap(err, "--listen %s", address);
-		free(a->path);
 		free(a);
 		return NULL;
 	}
@@ -463,9 +470,7 @@ void admin_free(struct admin *a)
 	if (!a)
 		return;
 	events_leave(a->events, a->server);
+	listener_file_fini(&a->file);
 	server_free(a->server);
-	if (a->path)
-		unlink(a->path);
-	free(a->path);
 	free(a);
 }

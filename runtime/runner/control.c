@@ -17,7 +17,7 @@
 struct control {
 	struct server *server;
 	struct events *events; /* borrowed; NULL: none */
-	char *path;
+	struct listener_file file;
 	control_handler *handler;
 	void *arg;
 };
@@ -188,7 +188,9 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
 		return NULL;
 	struct control *c = mem_zero(sizeof *c);
 	*c = (struct control){ .handler = handler, .arg = arg, .events = events };
-	c->path = *path != '/' && getcwd(cwd, sizeof cwd) ? mem_printf("%s/%s", cwd, path) : mem_dup(path);
+	char *whole = *path != '/' && getcwd(cwd, sizeof cwd) ? mem_printf("%s/%s", cwd, path) : mem_dup(path);
+	listener_file_init(&c->file, whole);
+	free(whole);
 	c->server = server_new(
 		loop, fd,
 		&(struct server_options){ .handler = control_on_request, .arg = c, .may_ask = control_may_ask });
@@ -199,7 +201,7 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
 
 const char *control_path(const struct control *c)
 {
-	return c->path;
+	return c->file.path;
 }
 
 void control_free(struct control *c)
@@ -208,8 +210,7 @@ void control_free(struct control *c)
 		return;
 	if (c->events)
 		events_leave(c->events, c->server);
+	listener_file_fini(&c->file);
 	server_free(c->server);
-	unlink(c->path);
-	free(c->path);
 	free(c);
 }

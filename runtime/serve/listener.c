@@ -93,7 +93,10 @@ static bool is_loopback(const struct sockaddr_storage *name)
 {
 	if (name->ss_family == AF_INET)
 		return ntohl(((const struct sockaddr_in *)name)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-	return name->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)name)->sin6_addr);
+	if (name->ss_family != AF_INET6)
+		return false;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)name)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
 }
 
 void listener_name(int fd, char *out, size_t size, bool *loopback)
@@ -169,7 +172,8 @@ static int unix_listen(const char *path, mode_t mode, struct err *err)
 	int failed = fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
 	if (failed && errno == EADDRINUSE && listener_remove_stale(path) == 0)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
-	if (!failed && listen(fd, UNIX_QUEUE) == 0)
+	/* Once more: bind has taken the umask off. */
+	if (!failed && chmod(path, mode) == 0 && listen(fd, UNIX_QUEUE) == 0)
 		return fd;
 	err_sys(err, "%s: cannot listen", path);
 	if (!failed)
@@ -211,4 +215,25 @@ int listener_unix(const char *path, mode_t mode, struct err *err)
 	}
 	free(first);
 	return fd;
+}
+
+void listener_file_init(struct listener_file *f, const char *path)
+{
+	struct stat st;
+
+	*f = (struct listener_file){ .path = mem_dup(path) };
+	if (lstat(path, &st) == 0) {
+		f->device = st.st_dev;
+		f->inode = st.st_ino;
+	}
+}
+
+void listener_file_fini(struct listener_file *f)
+{
+	struct stat st;
+
+	if (f->path && lstat(f->path, &st) == 0 && st.st_dev == f->device && st.st_ino == f->inode)
+		unlink(f->path);
+	free(f->path);
+	*f = (struct listener_file){ 0 };
 }

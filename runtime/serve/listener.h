@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
@@ -24,6 +25,15 @@ void listener_name(int fd, char *out, size_t size, bool *loopback);
  * replaced; one that answers, or what is no socket, is an error. The file is there only once it accepts connections;
  * before that it is PID.new in the same directory. */
 int listener_unix(const char *path, mode_t mode, struct err *err);
+
+/* The file that listener_unix has made at path; and its removal, unless another file has that name by now. Before the
+ * socket is closed: while it listens, nobody takes it for a dead one's. Blocks for the time of a file system call. */
+struct listener_file {
+	char *path;
+	uint64_t device, inode;
+};
+void listener_file_init(struct listener_file *f, const char *path); /* copies path */
+void listener_file_fini(struct listener_file *f);
 
 /* Removes the socket at path if nobody listens there. -1: somebody does, or it is no socket. */
 int listener_remove_stale(const char *path);

@@ -137,8 +137,8 @@ static void client_send(struct client *c, const struct http_answer *a)
 	              "Cross-Origin-Resource-Policy: same-origin\r\n");
 	if (a->headers.len)
 		buf_add(out, a->headers.data, a->headers.len);
-	if (!c->keep || a->streams)
-		buf_adds(out, "Connection: close\r\n");
+	/* Said in any case: a client of HTTP/1.0 would wait for the end of a connection that is kept. */
+	buf_adds(out, !c->keep || a->streams ? "Connection: close\r\n" : "Connection: keep-alive\r\n");
 	buf_adds(out, "\r\n");
 	if (a->body.len && !c->head)
 		buf_add(out, a->body.data, a->body.len);
@@ -173,6 +173,7 @@ static void client_refuse(struct client *c, int status)
 	           : status == 400 ? ": this socket speaks HTTP/1.1"
 	                           : "");
 	c->keep = false;
+	c->head = false;
 	buf_drop(&c->in, c->in.len);
 	client_send(c, &a);
 	answer_fini(&a);

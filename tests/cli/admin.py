@@ -269,7 +269,7 @@ with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
     answers = s.makefile("rb")
     s.sendall(b"".join(ASK % b"localhost" for _ in range(20)))
     same(
-        sum(answers.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 9)),
+        sum(answers.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 10)),
         20,
         "twenty requests in one go, as many answers",
     )
@@ -282,12 +282,27 @@ for s in crowd:
     s.close()
 
 
+def answers_to(request: bytes, last: bytes) -> bytes:
+    """What comes until this, or until the end."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
+        s.sendall(request)
+        got = b""
+        while last not in got and (piece := s.recv(4096)):
+            got += piece
+        return got
+
+
+said = answers_to(b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"\r\n\r\n")
+ok(b"\r\nConnection: keep-alive\r\n" in said, "a client of HTTP/1.0 that asks for it is told that the connection stays")
+said = answers_to(ASK.replace(b"GET", b"HEAD") % b"localhost" + b"nonsense\r\n\r\n", b"HTTP/1.1\n")
+ok(said.endswith(b"speaks HTTP/1.1\n"), "what is no request has an answer with its text, also after HEAD", said)
+
 # A Unix socket, and what changes, as a stream.
 place = os.path.join(TMP, "admin.sock")
 left = socket.socket(socket.AF_UNIX)  # as a killed process leaves it
 left.bind(place)
 left.close()
-os.umask(0)
+os.umask(0o077)  # which does not count
 u = Candidate("--listen", f"unix:{place}?mode=0660", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
 u.event("became_leader")
 same(
@@ -321,7 +336,14 @@ for e in many[:31]:
     e.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
 same(unix_get(place + ".2", "/leader")[0], 200, "and nobody else waits for them")
 ok(wait_for(lambda: ":" in follows.lines(), 60), "a stream on which nothing happens has a heartbeat")
+os.unlink(place + ".2")
+w = Candidate("--listen", f"unix:{place}.2", "--lock", os.path.join(TMP, "unix"), "-e", "sleep(1000)")
+w.event("listening")
 v.stop()
+same(
+    unix_get(place + ".2", "/healthz")[0], 200, "a process that ends leaves the socket that another one has made there"
+)
+w.stop()
 refused("unix:" + "x" * 200, "too long")
 refused(f"unix:{place}?mode=9", "octal")
 refused("nonsense", "expected HOST:PORT")

@@ -85,6 +85,16 @@ def alive(pid: int) -> bool:
     return state_of(pid) not in "ZX"
 
 
+def can_act(pid: int) -> bool:
+    """Whether it lives and has memory. What is ending gives that back before its files (do_exit in the kernel), and
+    runs no instruction of its own from then on, though its state is R for a while where much is to be freed."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            return alive(pid) and "\nVmSize:" in f.read()
+    except OSError:
+        return False
+
+
 def stands_still(pid: int) -> bool:
     """Whether none of its threads runs: a busy machine takes its time to stop them, and one could still act."""
     try:

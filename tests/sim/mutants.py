@@ -162,8 +162,7 @@ UNIT_TESTS = [
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/script/test_worker.c"],
     *(
-        sources_in("base", "loop", "lease", "process")
-        + ["runtime/election/death_proof.c", test]
+        sources_in("base", "loop", "lease", "process") + ["runtime/election/death_proof.c", test]
         for test in ("tests/unit/process/test_deadline_page.c", "tests/unit/process/test_guard.c")
     ),
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],

@@ -11,8 +11,8 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import WATCHED, Candidate, stop_everyone
-from processes import alive, scratch, wait_for
-from tap import at_once, done, note, ok, skip
+from processes import alive, can_act, scratch, wait_for
+from tap import at_once, done, ok, skip
 
 LIMIT = 48 << 20
 EATS = """
@@ -96,20 +96,13 @@ def watch(what: str, group: Group, room: str) -> None:
     ok(wait_for(lambda: not alive(victim)) and group.kills() > 0, f"the kernel kills the {what} for want of memory")
     if what != "elector":  # it campaigns again, and may be first
         wait_for(lambda: a.all("stopped_leading"))
-        left = [p for p in tree if alive(p)]
-        ok(wait_for(lambda: not [p for p in tree if alive(p)]), f"{what}: nothing of the term lives on", left)
+        left = [p for p in tree if can_act(p)]
+        ok(wait_for(lambda: not [p for p in tree if can_act(p)]), f"{what}: nothing of the term lives on", left)
         led = wait_for(lambda: b.all("became_leader") or a.all("became_leader")[1:])
     else:
         led = wait_for(lambda: b.all("became_leader"))
-        left = [p for p in tree if alive(p)]
-        if not ok(not left, f"{what}: nothing of the term lives when the next one leads", left):
-            for p in left:
-                for name in ("status", "cmdline", "stack", "wchan"):
-                    try:
-                        note(f"{p} {name}: " + open(f"/proc/{p}/{name}").read()[:700].replace(chr(0), " "))
-                    except OSError as e:
-                        note(f"{p} {name}: {e}")
-            b.log()
+        left = [p for p in tree if can_act(p)]
+        ok(not left, f"{what}: nothing of the term lives when the next one leads", left)
     ok(led, f"{what}: somebody leads afterwards")
     a.kill()
     b.stop()
