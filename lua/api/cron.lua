@@ -111,11 +111,13 @@ return function(deps)
 		end
 	end
 
-	-- What is due, and when to look again; the third: it is to be left out, since it is later than catch_up allows.
-	local function look(job, last, now, catch_up)
+	-- What is due, and when to look again; the third: it is to be left out, since it is later than catch_up allows. A time that came while f
+	-- ran has waited for f, and is not late.
+	local function look(state, job, now, catch_up)
 		local limit = type(catch_up) == "number" and math.max(catch_up, ON_TIME)
-		local due, wake = job:due(last, now, limit and "last" or catch_up)
-		return due, wake, limit and due and now - due >= limit and "late" or nil
+		local due, wake = job:due(state.last, now, limit and "last" or catch_up)
+		local waited = due and state.busy_to and due > state.busy_from and due <= state.busy_to
+		return due, wake, limit and due and not waited and now - due >= limit and "late" or nil
 	end
 
 	-- The term ended or drained while the mark was being saved, so f was not called. With the old mark the next leader calls it.
@@ -128,10 +130,22 @@ return function(deps)
 		end, WHAT, nil, true)
 	end
 
-	-- Calls f, and with `again` marks it when f has returned. Then what was left out meanwhile is marked, too.
+	-- Calls f, and with `again` marks it when f says that it is done, or has returned. Then what was left out meanwhile is marked, too.
 	local function run(state, tick)
-		state.f(tick)
-		return not state.options.again or mark(state.term, state.name, state.names, math.max(tick.time, state.last))
+		local marked = not state.options.again
+		local function done()
+			marked = marked or mark(state.term, state.name, state.names, math.max(tick.time, state.last))
+			return marked
+		end
+		state.f(tick, done)
+		return done()
+	end
+
+	-- The same, while the loop waits.
+	local function run_alone(state, tick, now)
+		local goes_on = run(state, tick)
+		state.busy_from, state.busy_to = now, deps.now()
+		return goes_on
 	end
 
 	-- One time that is due. false: the term is over, and so is the job.
@@ -154,7 +168,7 @@ return function(deps)
 		elseif options.overlap then
 			state.under_way = term:spawn(run, state, tick)
 		else
-			return run(state, tick)
+			return run_alone(state, tick, now)
 		end
 		return true
 	end
@@ -170,7 +184,7 @@ return function(deps)
 		state.last = last_time(term, name, names)
 		while state.last and not term:stopping() do
 			local now = deps.now()
-			local due, wake, why = look(job, state.last, now, options.catch_up or "last")
+			local due, wake, why = look(state, job, now, options.catch_up or "last")
 			behind(state.last, now, slept)
 			slept = 0
 			if not due then

@@ -87,7 +87,7 @@ return function(natives)
 	end
 
 	local function files_in(directory)
-		local result, err = lunarch.exec { "find", directory, "-maxdepth", "1", "-type", "f", "(", "-name", "history-*.jsonl", "-o", "-name",
+		local result, err = lunarch.exec { "find", "-H", directory, "-maxdepth", "1", "-type", "f", "(", "-name", "history-*.jsonl", "-o", "-name",
 			"history-*.jsonl.1", ")", timeout = 30 }
 		if not result or not result.ok then
 			return nil, err or select(2, natives.fail("missing",

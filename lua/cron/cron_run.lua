@@ -184,7 +184,8 @@ return function(natives, options, history)
 	end
 
 	-- Runs the job to its end. However it is left: its end is recorded.
-	function runner.run(term, job, tick)
+	-- done: of term:cron. Before anybody is told, which may outlast the term.
+	function runner.run(term, job, tick, done)
 		local run = begin(term, job, tick)
 		local _ <close> = setmetatable({}, { __close = function()
 			if not run.status then
@@ -194,6 +195,7 @@ return function(natives, options, history)
 		end })
 		local status, why, output = try(term, job, run)
 		finish(job, run, status, why)
+		done()
 		mail(job, run, output)
 		tell_failure(job, run, output)
 		return run

@@ -5,6 +5,7 @@ local check = use "options"
 local lunarch = require "lunarch"
 
 local LIST_TIMES <const> = 3 -- of each job
+local LATEST <const> = 253402300799 -- the last second of the year 9999
 local MARKS_MAX <const> = 15000 -- bytes of the checkpoint (16 KB) that the jobs' marks may take
 local MARK_BYTES <const> = 16 -- of a mark without the job's name: quotes, colon, comma, and the time
 local EISDIR <const> = 21
@@ -70,7 +71,7 @@ return function(natives)
 			if not file then
 				errors[#errors + 1] = why
 			elseif select(3, file:read(1)) == EISDIR then
-				local r, err = lunarch.exec { "find", path, "-maxdepth", "1", "-type", "f", timeout = 30 }
+				local r, err = lunarch.exec { "find", "-L", path, "-maxdepth", "1", "-type", "f", timeout = 30 }
 				local names = {}
 				for name in (r and r.ok and r.stdout or ""):gmatch "[^\n]+" do
 					names[#names + 1] = name:match "/[%w_-]+$" and name or nil
@@ -202,13 +203,15 @@ return function(natives)
 	end
 
 	local function iso(time)
-		return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(tonumber(time) or 0))
+		local seconds = tonumber(time) or 0
+		return os.date("!%Y-%m-%dT%H:%M:%SZ", seconds >= 0 and seconds <= LATEST and math.floor(seconds) or 0)
 	end
 
+	-- The file may be of another machine, and anything may stand in it.
 	local function line_of(run)
-		local took = run.took and ("%.1f s"):format(run.took) or "-"
-		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(iso(run.began), run.status, took, tostring(run.job), iso(run.time),
-			tostring(run.machine), run.why and run.status ~= "ok" and "  " .. run.why or "")
+		local took = type(run.took) == "number" and ("%.1f s"):format(run.took) or "-"
+		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(iso(run.began), tostring(run.status), took, tostring(run.job), iso(run.time),
+			tostring(run.machine), run.why and run.status ~= "ok" and "  " .. tostring(run.why) or "")
 	end
 
 	-- The same as a text: a line for each run, or with json a JSON object.
@@ -226,7 +229,7 @@ return function(natives)
 
 	local function start_all(term, jobs, runner)
 		for _, job in ipairs(jobs) do
-			term:cron(job.expression, function(tick) runner.run(term, job, tick) end, {
+			term:cron(job.expression, function(tick, done) runner.run(term, job, tick, done) end, {
 				name = job.name, seed = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
 				overlap = job.overlap == "allow" and true or job.overlap == "skip" and "skip" or false,
 				on_skip = function(tick, why) runner.skip(term, job, tick, why) end,

@@ -100,8 +100,9 @@ function Next:every(seconds, f, options) end
 
 ---Calls f at the times of a cron expression: minute hour day month weekday, @daily ...; H is a value that each job has of its own.
 ---The last time is kept in the checkpoint, so that no later leader runs it again.
+---With `again` f may call its second argument when the work is done, before it returns: what follows is then not a reason to run again.
 ---@param expression string
----@param f fun(tick: lunarch.Tick)
+---@param f fun(tick: lunarch.Tick, done: fun())
 ---@param options? lunarch.CronOptions
 ---@return lunarch.Task
 function Term:cron(expression, f, options) end

@@ -662,8 +662,10 @@ static void guard_read_orders(struct guard *g)
 	while ((n = recv(g->control, &g->order, sizeof g->order, MSG_DONTWAIT)) == (ssize_t)sizeof *o ||
 	       (n > (ssize_t)sizeof *o && o->type == GUARD_BEGIN))
 		guard_obey(g, o, (size_t)n);
-	if (n >= 0 || errno != EAGAIN)
-		g->over = true; /* the elector closed it, or is not itself any more */
+	/* Without memory for a moment the order stays where it is, and ppoll(2) tells of it again. */
+	if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS))
+		return;
+	g->over = true; /* the elector closed it, or is not itself any more */
 }
 
 /* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */

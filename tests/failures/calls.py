@@ -138,14 +138,17 @@ NUMBERS = numbers()
 
 # What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its
 # file stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
-# SIGTERM, was not heard.
-KNOWN = [
-    "elector/epoll_ctl/5/ENOSPC",
-    "elector/epoll_ctl/1/ENOMEM",
-    "guard/clone/1/EAGAIN",
-    "elector/listen/1/EADDRINUSE",
-    "elector/getrandom/2/EINTR",
-]
+# SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun.
+KNOWN = {
+    "file": [
+        "elector/epoll_ctl/5/ENOSPC",
+        "elector/epoll_ctl/1/ENOMEM",
+        "guard/clone/1/EAGAIN",
+        "elector/listen/1/EADDRINUSE",
+        "elector/getrandom/2/EINTR",
+    ],
+    "exec": ["guard/recvfrom/1/ENOMEM"],
+}
 
 
 def fault(role: str, call: str, n: int, error: str) -> Fault:
@@ -178,7 +181,7 @@ def all_of(lab: Lab, draw: Any) -> tuple[list[Fault], list[Fault]]:
 def chosen(lab: Lab, draw: Any) -> list[Fault]:
     ours, others = all_of(lab, draw)
     note(f"{lab.name}: {len(ours)} calls of elector and guard, {len(others)} of others")
-    known = [parsed(text) for text in KNOWN] if lab.name == "file" else []
+    known = [parsed(text) for text in KNOWN.get(lab.name, [])]
     return known + (ours if FULL else draw.sample(ours, DRAWN)) + draw.sample(others, min(len(others), DRAWN))
 
 

@@ -205,6 +205,28 @@ test("overlap: cron's way is to allow it; skip leaves a time out, wait runs the 
   matches(sim:events("cron_skipped")[1].message, 'the job "skip" .* is left out for 2024%-01%-01T00:02:00Z: its last run had not ended')
 end)
 
+test("overlap=wait: a time that came while the last run went on is not late", function()
+  local sim = begin "# lunarch: name=wait overlap=wait\n*/20 * * * * wait\n"
+  sim:stub("wait", { takes = 39 * MINUTE })
+  sim:elect()
+  sim:run(150 * MINUTE)
+  equal(times(sim:calls "wait"), { "2024-01-01T00:20:00Z", "2024-01-01T00:40:00Z", "2024-01-01T01:20:00Z", "2024-01-01T02:00:00Z" })
+  equal(#sim:events { event = "cron_skipped" }, 0)
+end)
+
+test("on_crash=again: what was done is not done again because telling about it took long", function()
+  local sim = begin("# lunarch: name=again on_crash=again\n5 0 * * * bad\n", 0, { on_failure = "tell" })
+  sim:stub("bad", { code = 1 })
+  sim:stub("tell", { takes = 55 })
+  sim:elect()
+  sim:run(5 * MINUTE + 10)
+  equal(#sim:calls "tell", 1)
+  sim:kill_leader()
+  sim:next_leader()
+  sim:run(5 * MINUTE)
+  equal(#sim:calls "bad", 1)
+end)
+
 test("a failure that is known is tried again, with pauses, and then told; what was lost with its machine is not", function()
   local sim = begin("# lunarch: name=bad retries=2\n5 0 * * * bad\n# lunarch: name=slow timeout=1m retries=2\n5 0 * * * slow\n"
     .. "# lunarch: name=lost retries=2\n20 0 * * * lost\n", 0, { on_failure = "tell" })
