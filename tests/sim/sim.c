@@ -167,8 +167,8 @@ static void check_saved(struct world *w, int i, uint64_t number)
 	if (w->store.exists && w->store.term > s.term && !w->cloned)
 		violate(w, i, "a deposed term's save was acknowledged");
 	n->promised = s;
-	if (!older(w->deleted,
-	           s)) /* deleted while the reply was on its way; another may have made a new record since */
+	/* Deleted while the reply was on its way; another may have made a new record since. */
+	if (!older(w->deleted, s))
 		return;
 	if (w->store.exists && older(w->store.saved, s) && !w->fell && !w->cloned)
 		violate(w, i, "a save was acknowledged that the record does not have");
