@@ -6,12 +6,10 @@ With FULL all of our own code's (but those of Lua, which are drawn), and 200 of 
 of some locks, drawn by SEED. Locks can be named; ONLY=ROLE/KIND/N tries that one alone."""
 
 import os
-import random
 import sys
-from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import LIBRARY, OWN, STORES, Fault, Lab, Places, try_all
+from nth import LIBRARY, OWN, STORES, Fault, Lab, Places, drawn, try_all
 from tap import done, note
 
 FULL = bool(os.environ.get("FULL"))
@@ -36,15 +34,13 @@ def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
     return own, theirs
 
 
-def chosen(lab: Lab, draw: Any) -> list[Fault]:
+def chosen(lab: Lab) -> list[Fault]:
     own, theirs = all_of(lab)
     note(f"{lab.name}: {len(own)} allocations of our own in a term, {len(theirs)} of libraries")
-    some = draw.sample(theirs, min(DRAWN, len(theirs)))
-    return (own if FULL else draw.sample(own, min(DRAWN, len(own)))) + some
+    return (own if FULL else drawn(own, SEED, DRAWN)) + drawn(theirs, SEED, DRAWN)
 
 
 def main() -> None:
-    draw = random.Random(SEED)
     for name in LOCKS:
         lab = Lab(name)
         if ONLY:
@@ -52,7 +48,7 @@ def main() -> None:
             faults = [Fault("alloc", role, int(n), [OWN, LIBRARY][kind != "own"])]
             lab.count("alloc")
         else:
-            faults = chosen(lab, draw)
+            faults = chosen(lab)
         try_all(lab, faults, f"{name}, seed {SEED}: what follows when an allocation fails", loud=bool(ONLY))
         lab.store.end()
     done()

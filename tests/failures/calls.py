@@ -8,13 +8,11 @@ ONLY=ROLE/CALL/N/ERROR tries that one alone."""
 
 import errno
 import os
-import random
 import re
 import sys
-from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import STORES, Fault, Lab, try_all
+from nth import STORES, Fault, Lab, drawn, lot, try_all
 from tap import done, note
 
 FULL = bool(os.environ.get("FULL"))
@@ -160,7 +158,7 @@ def parsed(text: str) -> Fault:
     return fault(role, call, int(n), error)
 
 
-def all_of(lab: Lab, draw: Any) -> tuple[list[Fault], list[Fault]]:
+def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
     """Of elector and guard; of the worker, and of all else that belongs to it."""
     file = lab.count("calls")
     ours: list[Fault] = []
@@ -171,29 +169,29 @@ def all_of(lab: Lab, draw: Any) -> tuple[list[Fault], list[Fault]]:
         for call, errors in ERRORS.items():
             for n in range(1, counts[NUMBERS[call]] + 1):
                 into = ours if role in OURS else others
-                into.append(fault(role, call, n, draw.choice(errors.split())))
+                each = errors.split()
+                into.append(fault(role, call, n, each[lot(SEED, f"{role} {call} {n}") % len(each)]))
         known = {NUMBERS[c] for c in ERRORS}
         rest = [c for c, n in NUMBERS.items() if n < len(counts) and counts[n] and n not in known]
         note(f"{lab.name}: {role}: not made to fail: {' '.join(rest)}")
     return ours, others
 
 
-def chosen(lab: Lab, draw: Any) -> list[Fault]:
-    ours, others = all_of(lab, draw)
+def chosen(lab: Lab) -> list[Fault]:
+    ours, others = all_of(lab)
     note(f"{lab.name}: {len(ours)} calls of elector and guard, {len(others)} of others")
     known = [parsed(text) for text in KNOWN.get(lab.name, [])]
-    return known + (ours if FULL else draw.sample(ours, DRAWN)) + draw.sample(others, min(len(others), DRAWN))
+    return known + (ours if FULL else drawn(ours, SEED, DRAWN)) + drawn(others, SEED, DRAWN)
 
 
 def main() -> None:
-    draw = random.Random(SEED)
     for name in LOCKS:
         lab = Lab(name)
         if ONLY:
             lab.count("calls")
             faults = [parsed(ONLY)]
         else:
-            faults = chosen(lab, draw)
+            faults = chosen(lab)
         try_all(lab, faults, f"{name}, seed {SEED}: what follows when a system call fails", loud=bool(ONLY))
         lab.store.end()
     done()

@@ -6,6 +6,7 @@ Not which of them are tried: tests/failures/*.py choose. Used by these."""
 import concurrent.futures
 import dataclasses
 import errno
+import hashlib
 import mmap
 import os
 import re
@@ -124,6 +125,17 @@ class Fault:
         kind = ["own allocation", "allocation by a library"][self.what] if self.how == "alloc" else self.how
         after = " and all later ones" if self.rest else ""
         return f"{self.role}: {kind} {self.n}{after}: {errno.errorcode[self.error]}"
+
+
+def lot(seed: int, words: str) -> int:
+    """A number that is drawn for these words."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {words}".encode()).digest()[:8], "big")
+
+
+def drawn(faults: list[Fault], seed: int, most: int) -> list[Fault]:
+    """So many of them. How often a call is made differs a little from term to term; who is drawn hardly depends on
+    that."""
+    return sorted(faults, key=lambda f: lot(seed, f.words()))[:most]
 
 
 @dataclasses.dataclass
