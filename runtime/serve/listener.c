@@ -232,7 +232,10 @@ void listener_file_fini(struct listener_file *f)
 {
 	struct stat st;
 
-	if (f->path && lstat(f->path, &st) == 0 && st.st_dev == f->device && st.st_ino == f->inode)
+	/* Where it cannot be told whose file it is, it is taken for ours. */
+	bool other =
+		f->inode && f->path && lstat(f->path, &st) == 0 && (st.st_dev != f->device || st.st_ino != f->inode);
+	if (f->path && !other)
 		unlink(f->path);
 	free(f->path);
 	*f = (struct listener_file){ 0 };
