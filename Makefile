@@ -120,7 +120,7 @@ $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 # The admin endpoint's page, as it is.
-$(BUILD)/page.c: runtime/runner/page.html
+$(BUILD)/page.c: runtime/admin/page.html
 	@mkdir -p $(@D)
 	@echo "  EMBED $<"
 	$(Q){ echo 'extern const char admin_page_html[];'; echo 'const char admin_page_html[] = {'; \

@@ -7,11 +7,11 @@
 #include "election/elector.h"
 #include "election/handover.h"
 #include "process/supervisor.h"
-#include "runner/admin_metrics.h"
+#include "admin/admin_metrics.h"
 #include "runner/options_election.h"
 #include "runner/program.h"
 #include "runner/sd_notify.h"
-#include "runner/standing.h"
+#include "admin/standing.h"
 #include "runner/term_hooks.h"
 
 #include <signal.h>

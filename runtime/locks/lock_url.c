@@ -88,18 +88,18 @@ static const char *find_secret(const char *text)
 	return first;
 }
 
-static void redact_options(struct buf *b, const char *text)
+/* What is shown of each character, and of the place before it: an empty secret is not told either. */
+enum { SHOWN, HIDDEN, EMPTY };
+
+static void hide(char *mask, size_t from, size_t len)
 {
-	for (const char *at; (at = find_secret(text)); text = at + strcspn(at, "&#")) {
-		buf_add(b, text, (size_t)(at - text));
-		buf_adds(b, "***");
-	}
-	buf_adds(b, text);
+	if (!len && mask[from] == SHOWN)
+		mask[from] = EMPTY;
+	memset(mask + from, HIDDEN, len);
 }
 
-char *lock_url_redact(const char *text)
+static void hide_password(char *mask, const char *text)
 {
-	struct buf b = { 0 };
 	const char *slashes = strstr(text, "//");
 	/* Behind an @ they begin no authority: where a slash was forgotten, as in redis:/u:p@h//x. */
 	const char *authority = slashes && !memchr(text, '@', (size_t)(slashes - text)) ? slashes + 2 : text;
@@ -107,12 +107,42 @@ char *lock_url_redact(const char *text)
 	 */
 	const char *at = strrchr(authority, '@'), *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;
 
-	if (colon) {
-		buf_add(&b, text, (size_t)(colon + 1 - text));
-		buf_adds(&b, "***");
+	if (colon)
+		hide(mask, (size_t)(colon + 1 - text), (size_t)(at - colon - 1));
+}
+
+/* One secret may begin within another one: ?password=a:b@c looks like a user and a password too. */
+static char *redact_once(const char *text)
+{
+	struct buf b = { 0 };
+	char *mask = mem_zero(strlen(text) + 1), before = SHOWN;
+
+	hide_password(mask, text);
+	for (const char *at = text; (at = find_secret(at)); at += strcspn(at, "&#"))
+		hide(mask, (size_t)(at - text), strcspn(at, "&#"));
+	for (size_t i = 0; i == 0 || text[i - 1]; i++) {
+		if (mask[i] != SHOWN && before != HIDDEN)
+			buf_adds(&b, "***");
+		if (mask[i] != HIDDEN)
+			buf_add(&b, text + i, text[i] ? 1 : 0);
+		before = mask[i];
 	}
-	redact_options(&b, colon ? at : text);
+	free(mask);
 	return b.data;
+}
+
+/* Until nothing changes: an @ or slashes inside of one secret decide where another one is looked for. */
+char *lock_url_redact(const char *text)
+{
+	char *shown = redact_once(text), *again = redact_once(shown);
+
+	while (strcmp(shown, again) != 0) {
+		free(shown);
+		shown = again;
+		again = redact_once(shown);
+	}
+	free(again);
+	return shown;
 }
 
 void lock_url_hide(char **text)

@@ -1,4 +1,4 @@
-#include "runner/admin_metrics.h"
+#include "admin/admin_metrics.h"
 #include "runner/candidate.h"
 
 #include "base/mem.h"

@@ -7,7 +7,7 @@
 #include "election/elector.h"
 #include "election/handover.h"
 #include "runner/election_settings.h"
-#include "runner/script_metrics.h"
+#include "admin/script_metrics.h"
 #include "runner/term_supervision.h"
 
 #include <ev.h>

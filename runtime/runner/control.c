@@ -1,7 +1,7 @@
 #include "runner/control.h"
 
 #include "base/mem.h"
-#include "runner/events.h"
+#include "admin/events.h"
 #include "serve/listener.h"
 #include "serve/server.h"
 

@@ -7,9 +7,9 @@
 #include "election/death_proof.h"
 #include "locks/lock.h"
 #include "loop/timeline.h"
-#include "runner/admin.h"
+#include "admin/admin.h"
 #include "runner/control.h"
-#include "runner/events.h"
+#include "admin/events.h"
 #include "runner/options.h"
 
 #include <ev.h>

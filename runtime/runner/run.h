@@ -1,4 +1,4 @@
-/* Room runner: `run` and `exec` as programs: options, candidates, workers, control socket, admin endpoint, systemd.
+/* Room runner: `run` and `exec` as programs: options, candidates, workers, control socket, systemd.
  *
  * A script that runs, from its loading to the exit status: what its elections (candidate.h) and the processes that run
  * its hooks (worker_set.h) share and report. Not who leads (elector.h), not what follows for the hooks (term_hooks.h).

@@ -4,7 +4,7 @@
 #include "runner/exit_status.h"
 #include "runner/reload.h"
 #include "runner/run.h"
-#include "runner/standing.h"
+#include "admin/standing.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Sockets to listen at: TCP addresses, and Unix sockets in the file system, where what a killed process left is
- * replaced and what lives is not. Not a server (server.h). Used by runner/admin.c, runner/control.c and ask.c. */
+ * replaced and what lives is not. Not a server (server.h). Used by admin/admin.c, runner/control.c and ask.c. */
 #ifndef LUNARCH_LISTENER_H
 #define LUNARCH_LISTENER_H
 

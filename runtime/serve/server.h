@@ -3,7 +3,7 @@
  * A small HTTP/1.1 server on the caller's loop, for programs that run beside this one, browsers, and load balancers.
  * Not for the internet: no TLS, no passwords, no bodies of requests. It gives away nothing by itself: the handler makes
  * what is answered. Clients may be slow, many, or hostile: none of them delays the loop or another client.
- * Used by runner/admin.c (--listen) and runner/control.c. */
+ * Used by admin/admin.c (--listen) and runner/control.c. */
 #ifndef LUNARCH_SERVER_H
 #define LUNARCH_SERVER_H
 

@@ -9,7 +9,7 @@
 
 #include "election/elector.h"
 #include "runner/election_settings.h"
-#include "runner/script_metrics.h"
+#include "admin/script_metrics.h"
 #include "runner/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"

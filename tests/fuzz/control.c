@@ -3,9 +3,9 @@
  * alone: it stays in its bytes, and what it accepts has the form that it promises. */
 #include "fuzz.h"
 
-#include "runner/admin.h"
+#include "admin/admin.h"
 #include "runner/control.h"
-#include "runner/events.h"
+#include "admin/events.h"
 #include "serve/request.h"
 
 #include <ev.h>

@@ -33,6 +33,9 @@ SLOW |= {"template": 5000, "wire": 8000, "zookeeper": 5000, "kubeconfig": 6000, 
 PLANTED_RUNS = 400000  # in which a planted bug has to be found, in so many seconds at most:
 PLANTED_SECONDS = 1200
 CORPUS_FILES, CORPUS_BYTES = 60, 100000  # of a target, in the tree
+# Where addresses differ from run to run, so does what libFuzzer keeps, and a seed does not say what is tried. Not every container
+# allows it.
+SAME_ADDRESSES = ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0 else []
 # A Lua state keeps memory from one execution to the next, which libFuzzer would look through each time.
 KEEPS = ("json", "template")
 
@@ -45,7 +48,7 @@ class Run:
         self.reproducer = os.path.join(FOUND, "crash-" + target + "-")
         os.makedirs(FOUND, exist_ok=True)
         words = os.path.join(HERE, target + ".dict")
-        command = [program, f"-artifact_prefix={self.reproducer}", "-timeout=60", "-rss_limit_mb=4096"]
+        command = SAME_ADDRESSES + [program, f"-artifact_prefix={self.reproducer}", "-timeout=60", "-rss_limit_mb=4096"]
         command += ["-print_final_stats=1", "-max_len=4096"] + options
         command += ["-detect_leaks=0"] if target in KEEPS else []
         command += [f"-dict={words}"] if os.path.exists(words) else []

@@ -5,7 +5,7 @@
 #include "process/channel.h"
 #include "process/wire.h"
 #include "runner/election_settings.h"
-#include "runner/script_metrics.h"
+#include "admin/script_metrics.h"
 
 #include <ev.h>
 #include <sys/socket.h>

@@ -116,6 +116,10 @@ int main(void)
 	is_shown("//u:a@h?password=b", "//u:***@h?password=***");
 	is_shown("/var/lib/a@b:c", "/var/lib/a@b:c");
 	is_shown("a:b@c", "a:***@c");
+	is_shown("//h/d?password=geheim:geheim@x", "//h/d?password=***");
+	is_shown("//u:@h/d?password=&a=b", "//u:***@h/d?password=***&a=b");
+	is_shown("//u:geheim@h/d?password=a@geheim", "//u:***");
+	is_shown("z:geheim?password=//e&k@g", "z:***@g");
 	is_canonical("//h/k", "redis://h:6379/k");
 	is_canonical("//u:geheim@h:1,[::1]:2,x/a/b%20c?replicas=1", "redis://u@h:1,[::1]:2,x:6379/a/b%20c?replicas=1");
 	is_canonical("//u:p%40geheim@h/%7Ea", "redis://u@h:6379/~a");

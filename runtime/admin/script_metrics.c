@@ -1,4 +1,4 @@
-#include "runner/script_metrics.h"
+#include "admin/script_metrics.h"
 
 #include "base/log.h"
 #include "base/mem.h"

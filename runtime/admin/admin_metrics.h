@@ -4,7 +4,7 @@
 #ifndef LUNARCH_ADMIN_METRICS_H
 #define LUNARCH_ADMIN_METRICS_H
 
-#include "runner/standing.h"
+#include "admin/standing.h"
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
 #include "election/elector.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
-#include "runner/admin_metrics.h"
-#include "runner/admin.h"
+#include "admin/admin_metrics.h"
+#include "admin/admin.h"
 
 #include <ev.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-#include "runner/admin_metrics.h"
+#include "admin/admin_metrics.h"
 
 #include "base/buf.h"
 #include "base/duration.h"
 #include "base/module.h"
 #include "election/elector.h"
-#include "runner/script_metrics.h"
+#include "admin/script_metrics.h"
 
 #include <inttypes.h>
 #include <stdio.h>

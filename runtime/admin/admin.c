@@ -1,4 +1,4 @@
-#include "runner/admin.h"
+#include "admin/admin.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -6,9 +6,9 @@
 #include "base/nonce.h"
 #include "election/elector.h"
 #include "lease/past_rows.h"
-#include "runner/admin_metrics.h"
-#include "runner/events.h"
-#include "runner/standing.h"
+#include "admin/admin_metrics.h"
+#include "admin/events.h"
+#include "admin/standing.h"
 #include "serve/listener.h"
 #include "serve/server.h"
 
@@ -19,7 +19,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-extern const char admin_page_html[]; /* runtime/runner/page.html, linked in (Makefile) */
+extern const char admin_page_html[]; /* runtime/admin/page.html, linked in (Makefile) */
 
 struct admin {
 	struct server *server;

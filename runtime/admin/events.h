@@ -8,7 +8,7 @@
 #ifndef LUNARCH_EVENTS_H
 #define LUNARCH_EVENTS_H
 
-#include "runner/standing.h"
+#include "admin/standing.h"
 
 struct http_answer;
 struct ev_loop;

@@ -1,4 +1,6 @@
-/* The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history,
+/* Room admin: what a program shows of its elections: where each stands, metrics, events, and the page.
+ *
+ * The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history,
  * /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the control
  * socket: it takes no orders, and nothing about the election depends on it. Used by program.c, which asks run and exec
  * for their elections. */
@@ -6,7 +8,7 @@
 #define LUNARCH_ADMIN_H
 
 #include "base/err.h"
-#include "runner/standing.h"
+#include "admin/standing.h"
 
 struct admin;
 struct ev_loop;

@@ -1,4 +1,4 @@
-#include "runner/standing.h"
+#include "admin/standing.h"
 
 #include "base/duration.h"
 #include "election/elector.h"

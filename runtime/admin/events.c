@@ -1,4 +1,4 @@
-#include "runner/events.h"
+#include "admin/events.h"
 
 #include "base/mem.h"
 #include "election/elector.h"
