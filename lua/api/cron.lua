@@ -28,7 +28,7 @@ return function(deps)
 	local EXPRESSION_MAX <const> = 1000 -- bytes
 	local WHAT <const> = "term:cron"
 
-	local jobs_of = setmetatable({}, { __mode = "k" }) -- term -> name -> task
+	local jobs_of = setmetatable({}, { __mode = "k" }) -- term -> name -> state
 
 	local function fail(level, text)
 		error(WHAT .. ": " .. text, level + 1)
@@ -57,7 +57,7 @@ return function(deps)
 	local function check_name(term, name)
 		local names = jobs_of[term] or {}
 		jobs_of[term] = names
-		if names[name] and not names[name]:done() then
+		if names[name] and not names[name].task:done() then
 			fail(3, ("there is a job \"%s\" already: give each a name of its own, as in { name = \"report\" }"):format(name))
 		end
 		return names
@@ -131,30 +131,34 @@ return function(deps)
 	end
 
 	-- Calls f, and with `again` marks it when f says that it is done, or has returned. Then what was left out meanwhile is marked, too.
+	-- A time that was asked for is no time of the expression, and is not marked itself.
 	local function run(state, tick)
 		local marked = not state.options.again
 		local function done()
-			marked = marked or mark(state.term, state.name, state.names, math.max(tick.time, state.last))
+			marked = marked or mark(state.term, state.name, state.names, tick.asked and state.last or math.max(tick.time, state.last))
 			return marked
 		end
 		state.f(tick, done)
 		return done()
 	end
 
-	-- The same, while the loop waits.
-	local function run_alone(state, tick, now)
-		local goes_on = run(state, tick)
-		state.busy_from, state.busy_to = now, deps.now()
-		return goes_on
+	-- Without overlap = true, one run at a time: state.busy, from before its time is marked until it has ended.
+	local function run_alone(state, tick)
+		local _ <close> = setmetatable({}, { __close = function()
+			state.busy = nil
+			repeat until not state.free:wake()
+		end })
+		return run(state, tick)
 	end
 
 	-- One time that is due. false: the term is over, and so is the job.
 	local function take(state, due, now, why)
 		local term, options = state.term, state.options
 		local tick = { time = due, late = now - due, caught_up = now - due >= ON_TIME }
-		if not why and options.overlap == "skip" and state.under_way and not state.under_way:done() then
+		if not why and options.overlap == "skip" and state.busy then
 			why = "overlap"
 		end
+		state.busy = state.busy or (not why and options.overlap ~= true) or nil
 		local before = not options.again or why == "late"
 		state.taking = before and not why and due
 		if before and (not mark(term, state.name, state.names, due) or (not why and term:stopping())) then
@@ -166,15 +170,17 @@ return function(deps)
 				options.on_skip(tick, why)
 			end
 		elseif options.overlap then
-			state.under_way = term:spawn(run, state, tick)
+			term:spawn(options.overlap == true and run or run_alone, state, tick)
 		else
-			return run_alone(state, tick, now)
+			local goes_on = run_alone(state, tick)
+			state.busy_from, state.busy_to = now, deps.now()
+			return goes_on
 		end
 		return true
 	end
 
-	local function loop(term, job, name, names, f, options)
-		local state = { term = term, name = name, names = names, f = f, options = options }
+	local function loop(state, job)
+		local term, name, names, options = state.term, state.name, state.names, state.options
 		local behind, slept = watch_clock(name), 0
 		local _ <close> = setmetatable({}, { __close = function()
 			if state.taking then
@@ -190,13 +196,58 @@ return function(deps)
 			if not due then
 				slept = math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now))
 				deps.rest(slept) -- it ends early when the term drains
+			elseif state.busy and not options.overlap then -- by a run that was asked for
+				state.free:wait()
+				state.busy_from, state.busy_to = state.asked_from, deps.now()
 			elseif not take(state, due, now, why) then
 				return
 			end
 		end
 	end
 
-	return function(term, expression, f, options)
+	-- Waits for the run that is under way. If the term ends meanwhile, f is not called.
+	local function run_queued(state, tick)
+		local begun = false
+		local _ <close> = setmetatable({}, { __close = function()
+			if not begun and state.options.on_skip then
+				state.options.on_skip(tick, "ended")
+			end
+		end })
+		while state.busy do
+			state.free:wait()
+		end
+		state.queued = nil
+		if not state.term:stopping() then
+			begun, state.busy, state.asked_from = true, true, deps.now()
+			run_alone(state, tick)
+		end
+	end
+
+	-- Runs f now, by the rule for overlapping. Returns its task, and whether that waits for a run that is under way; or nil and why not:
+	-- "unknown" job, "early" (the term has just begun), "overlap", or "queued": another one that was asked for waits already.
+	local function ask(term, name, tick)
+		local state = (jobs_of[term] or {})[name]
+		local rule = state and state.options.overlap
+		if not state or state.task:done() then
+			return nil, "unknown"
+		elseif not state.last then
+			return nil, "early"
+		elseif rule == true then
+			return term:spawn(run, state, tick), false
+		elseif state.busy and rule == "skip" then
+			return nil, "overlap"
+		elseif state.queued then
+			return nil, "queued"
+		end
+		if state.busy then
+			state.queued = true
+			return term:spawn(run_queued, state, tick), true
+		end
+		state.busy, state.asked_from = true, deps.now()
+		return term:spawn(run_alone, state, tick), false
+	end
+
+	local function start(term, expression, f, options)
 		options = read_options(expression, f, options)
 		local name = options.name or expression
 		local job, err = deps.parse(expression, options.seed or term.lock .. "\n" .. name, options.zone or "local")
@@ -204,7 +255,10 @@ return function(deps)
 			fail(2, err.message)
 		end
 		local names = check_name(term, name)
-		names[name] = term:spawn(loop, term, job, name, names, f, options)
-		return names[name]
+		local state = { term = term, name = name, names = names, f = f, options = options, free = deps.signal() }
+		state.task, names[name] = term:spawn(loop, state, job), state
+		return state.task
 	end
+
+	return start, ask
 end

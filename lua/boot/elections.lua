@@ -223,7 +223,10 @@ return function(script)
 		end
 	end
 
-	local function gather(count, result)
+	local function gather(count, result, why)
+		if result == nil and count == 2 and type(why) == "string" then
+			error(why, 0) -- it says itself why it cannot be loaded
+		end
 		local globals = from_globals(result == nil)
 		if count > 1 then
 			fail(nil, nil, ("returns %d values: expected one election, or one list of them"):format(count))
@@ -249,7 +252,7 @@ return function(script)
 
 	return function(...)
 		local list = {}
-		for i, election in ipairs(gather(select("#", ...), (...))) do
+		for i, election in ipairs(gather(select("#", ...), ...)) do
 			list[i] = describe(election)
 		end
 		return list

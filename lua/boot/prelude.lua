@@ -63,10 +63,12 @@ local function make_api(natives)
 		return checkpoint().save(term, data, options)
 	end
 	function natives.term_methods.cron(term, expression, f, options)
-		natives.cron_jobs = natives.cron_jobs or use "cron" {
-			parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, rest = natives.rest,
-			get = checkpoint().get, update = checkpoint().update,
-		}
+		if not natives.cron_jobs then
+			natives.cron_jobs, natives.cron_ask = use "cron" {
+				parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, rest = natives.rest,
+				signal = natives.signal, get = checkpoint().get, update = checkpoint().update,
+			}
+		end
 		return natives.cron_jobs(term, expression, f, options)
 	end
 	function natives.next_methods.every(s, seconds, f, options)

@@ -32,19 +32,20 @@ local function is_file(path)
 	return file ~= nil
 end
 
--- What came of an attempt: a status, a text for people, and whether another attempt may follow. It may if the command has ended by itself.
+-- What came of an attempt: a status, a text for people, whether another attempt may follow, and an exit status as a shell has it, 124 as
+-- timeout(1). It may follow if the command has ended by itself.
 local function judge(result, err, job)
 	local how = result or err.result
 	if not how then
-		return "failed", "it cannot be started: " .. err.message, false
+		return "failed", "it cannot be started: " .. err.message, false, 126
 	elseif not result then
-		return "timeout", ("it was stopped after its timeout of %d s"):format(job.timeout), false
+		return "timeout", ("it was stopped after its timeout of %d s"):format(job.timeout), false, 124
 	elseif result.ok then
-		return "ok", "exit status 0", false
+		return "ok", "exit status 0", false, 0
 	elseif result.signal then
-		return "failed", ("signal %d"):format(result.signal), true
+		return "failed", ("signal %d"):format(result.signal), true, 128 + result.signal
 	end
-	return "failed", ("exit status %d"):format(result.code), true
+	return "failed", ("exit status %d"):format(result.code), true, result.code
 end
 
 return function(natives, options, history)
@@ -129,17 +130,21 @@ return function(natives, options, history)
 		tell("--on-failure", job, { "/bin/sh", "-c", options.on_failure, stdin = output, env = env })
 	end
 
-	-- kept: the run as the history has it.
+	local function id_of(term, job, tick)
+		return ("%s@%d.%d%s"):format(job.name, tick.time, term.token, tick.asked and ".asked" .. tick.asked.number or "")
+	end
+
+	-- Returns the run as the history has it.
 	local function begin(term, job, tick)
 		local run = {
-			id = ("%s@%d.%d%s"):format(job.name, tick.time, term.token, tick.manual and "." .. tick.manual or ""), job = job.name, time = tick.time,
-			began = now(), token = term.token, machine = history.host, leader = term.identity, catch_up = tick.caught_up or nil,
-			manual = tick.manual and true or nil,
+			id = id_of(term, job, tick), job = job.name, time = tick.time, began = now(), token = term.token, machine = history.host, leader = term.identity, catch_up = tick.caught_up or nil,
+			asked_by = tick.asked and tick.asked.by or nil,
 		}
 		options.store.record(run)
 		runner.running[run] = job
 		metric(false, "running", job, 1)
-		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s"):format(job.name, job.path, job.line, iso(tick.time)))
+		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s%s"):format(job.name, job.path, job.line, iso(tick.time),
+			tick.asked and ", as " .. tick.asked.by .. " has asked" or ""))
 		return run
 	end
 
@@ -172,7 +177,8 @@ return function(natives, options, history)
 			local began = monotonic()
 			local result, err = attempt(job, run)
 			run.attempts = run.attempts + 1
-			local status, why, again = judge(result, err, job)
+			local status, why, again, code = judge(result, err, job)
+			run.code = code
 			local output = output_of(result, err)
 			run.output = options.store.output(job, ("%s token %d, attempt %d, %s, after %.1f s"):format(
 				iso(now()), term.token, run.attempts, why, monotonic() - began), output) or run.output
@@ -187,6 +193,7 @@ return function(natives, options, history)
 	-- done: of term:cron. Before anybody is told, which may outlast the term.
 	function runner.run(term, job, tick, done)
 		local run = begin(term, job, tick)
+		tick.run = run
 		local _ <close> = setmetatable({}, { __close = function()
 			if not run.status then
 				finish(job, run, "interrupted", "it was stopped, since the term ended")
@@ -202,21 +209,22 @@ return function(natives, options, history)
 	end
 
 	function runner.skip(term, job, tick, reason)
-		local why = reason == "overlap" and "its last run had not ended" or ("it was missed, and %d s late"):format(math.floor(tick.late))
-		options.store.record { id = ("%s@%d.%d.skipped"):format(job.name, tick.time, term.token), job = job.name, time = tick.time, began = now(),
-			token = term.token, machine = history.host, leader = term.identity, status = "skipped", why = why, took = 0 }
+		local why = reason == "overlap" and "its last run had not ended" or reason == "ended" and "the term ended while it waited for its last run"
+			or ("it was missed, and %d s late"):format(math.floor(tick.late))
+		options.store.record { id = id_of(term, job, tick) .. ".skipped", job = job.name, time = tick.time, began = now(), token = term.token,
+			machine = history.host, leader = term.identity, status = "skipped", why = why, took = 0, asked_by = tick.asked and tick.asked.by or nil }
 		metric(true, "runs_total", job, 1, { status = "skipped" })
 		natives.emit("warn", "cron_skipped", ("the job \"%s\" (%s:%d) is left out for %s: %s"):format(
 			job.name, job.path, job.line, iso(tick.time), why))
 	end
 
-	function runner.is_running(job)
-		for _, other in pairs(runner.running) do
-			if other == job then
-				return true
-			end
+	-- When the run of this job began that began last and has not ended; nil: none is under way.
+	function runner.running_since(job)
+		local since
+		for run, other in pairs(runner.running) do
+			since = other == job and math.max(since or 0, run.began) or since
 		end
-		return false
+		return since
 	end
 
 	-- Until nothing runs.

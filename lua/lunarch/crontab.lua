@@ -177,13 +177,36 @@ return function(natives)
 		return list
 	end
 
-	-- A text for people: the jobs, and when each runs next.
-	function crontab.list(options)
+	local function iso(time)
+		local seconds = tonumber(time) or 0
+		return os.date("!%Y-%m-%dT%H:%M:%SZ", seconds >= 0 and seconds <= LATEST and math.floor(seconds) or 0)
+	end
+
+	-- One of them as a JSON object. What is no UTF-8 in it is shown as a question mark.
+	local function json_of(job, now)
+		local object = { name = job.name, path = job.path, line = job.line, zone = job.zone, time = job.time, command = job.command, next = {} }
+		for key, value in pairs(object) do
+			object[key] = type(value) == "string" and not utf8.len(value) and value:gsub("[\x80-\xff]", "?") or value
+		end
+		for i, time in ipairs(crontab.next(job, now)) do
+			object.next[i] = iso(time)
+		end
+		return natives.json.encode(object) .. "\n"
+	end
+
+	-- A text for people: the jobs, and when each runs next; or with json a JSON object for each, a line each.
+	function crontab.list(options, json)
 		local jobs, err = crontab.read(options)
 		if not jobs then
 			return nil, err
 		end
 		local lines, now = {}, math.floor(natives.time.now())
+		for i, job in ipairs(json and jobs or {}) do
+			lines[i] = json_of(job, now)
+		end
+		if json then
+			return table.concat(lines)
+		end
 		for _, job in ipairs(jobs) do
 			local cron = parsed(job)
 			lines[#lines + 1] = ("%s  (%s:%d, %s)\n  %s  %s"):format(job.name, job.path, job.line, job.zone, job.time, job.command)
@@ -202,16 +225,12 @@ return function(natives)
 		return history.read(directory)
 	end
 
-	local function iso(time)
-		local seconds = tonumber(time) or 0
-		return os.date("!%Y-%m-%dT%H:%M:%SZ", seconds >= 0 and seconds <= LATEST and math.floor(seconds) or 0)
-	end
-
 	-- The file may be of another machine, and anything may stand in it.
 	local function line_of(run)
 		local took = type(run.took) == "number" and ("%.1f s"):format(run.took) or "-"
-		return ("%s  %-11s %8s  %s  for %s  %s%s"):format(iso(run.began), tostring(run.status), took, tostring(run.job), iso(run.time),
-			tostring(run.machine), run.why and run.status ~= "ok" and "  " .. tostring(run.why) or "")
+		return ("%s  %-11s %8s  %s  for %s  %s%s%s"):format(iso(run.began), tostring(run.status), took, tostring(run.job), iso(run.time),
+			tostring(run.machine), run.asked_by and "  asked for by " .. tostring(run.asked_by) or "",
+			run.why and run.status ~= "ok" and "  " .. tostring(run.why) or "")
 	end
 
 	-- The same as a text: a line for each run, or with json a JSON object.
@@ -246,7 +265,10 @@ return function(natives)
 		local runner = use "cron_run"(natives, { store = history.open(options.directory), sendmail = options.sendmail or SENDMAIL,
 			on_failure = options.on_failure }, history)
 		return {
-			on_leading = function(term) start_all(term, jobs, runner) end,
+			on_leading = function(term)
+				start_all(term, jobs, runner)
+				use "cron_asked"(natives, term, jobs, runner)
+			end,
 			on_stopping = function() runner.wait() end,
 		}
 	end

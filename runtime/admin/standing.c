@@ -310,7 +310,8 @@ void standing_not_resigned(struct buf *out, const struct standing *e, double sec
 		buf_printf(out, "; it sits out for %s all the same", text);
 }
 
-bool standing_may_hand_over(struct buf *out, const struct standing *e)
+/* Appends a refusal where it does not lead: who does, and that this can only be done there. */
+static bool may_do(struct buf *out, const struct standing *e, const char *only)
 {
 	struct buf text = { 0 };
 
@@ -319,7 +320,12 @@ bool standing_may_hand_over(struct buf *out, const struct standing *e)
 	buf_adds(&text, "it does not lead: ");
 	if (*e->status->leader) {
 		buf_plain(&text, e->status->leader);
-		buf_adds(&text, " does. Only the elector that leads can hand over: give this order where it runs");
+		buf_adds(&text, " does");
+		if (*e->status->record->holder && *e->status->record->address) {
+			buf_adds(&text, ", with the address ");
+			buf_plain(&text, e->status->record->address);
+		}
+		buf_printf(&text, ". %s: give this order where it runs", only);
 	} else {
 		buf_adds(&text, "nobody does");
 	}
@@ -328,6 +334,16 @@ bool standing_may_hand_over(struct buf *out, const struct standing *e)
 	buf_adds(out, "}");
 	buf_fini(&text);
 	return false;
+}
+
+bool standing_may_hand_over(struct buf *out, const struct standing *e)
+{
+	return may_do(out, e, "Only the elector that leads can hand over");
+}
+
+bool standing_may_run(struct buf *out, const struct standing *e)
+{
+	return may_do(out, e, "Jobs run on the leader alone");
 }
 
 /* How long nobody led: tenths of a millisecond count where a hand-over takes a few. */

@@ -60,5 +60,6 @@ void standing_handed_over(struct buf *out, const struct handover_result *result)
 /* Whether it can hand over at all: it leads. If not, appends the answer to `ctl handover`: who leads, and whom to ask.
  */
 bool standing_may_hand_over(struct buf *out, const struct standing *e);
+bool standing_may_run(struct buf *out, const struct standing *e); /* the same for `cron run` */
 
 #endif

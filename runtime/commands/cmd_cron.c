@@ -2,7 +2,9 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "base/mem.h"
+#include "client/lock_client.h"
+#include "client/record_text.h"
+#include "commands/ctl_electors.h"
 #include "commands/script_probe.h"
 #include "locks/lock.h"
 #include "runner/run.h"
@@ -10,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -17,23 +20,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* All of it is lunarch.crontab (lua/lunarch/crontab.lua), whose options are the only argument, as JSON. Each is a
- * script: what shows something is loaded, prints, and ends before it campaigns. */
-#define MODULE "local crontab, given = require \"lunarch.crontab\", json.decode((...)) "
-#define SHOWN " io.stdout:flush() return { on_new_leader = print }"
-static const char leads[] = "return require(\"lunarch.crontab\").election(json.decode((...)))";
-static const char tries[] =
-	MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end" SHOWN;
-static const char checks[] =
-	MODULE "local jobs, err = crontab.read(given) if not jobs then error(err.message, 0) end "
-	       "io.write(#jobs, #jobs == 1 and \" job\" or \" jobs\", \", no problem found\\n\")" SHOWN;
-static const char lists[] =
-	MODULE "local text, err = crontab.list(given) if not text then error(err.message, 0) end io.write(text)" SHOWN;
-static const char tells[] =
-	MODULE "local text, err = crontab.tell(given.directory, given.json) if not text then error(err.message, 0) end "
-	       "io.write(text)" SHOWN;
+/* All of it is lunarch.crontab (lua/lunarch/crontab.lua), whose options are the first argument, as JSON. Each is a
+ * script: what shows something is loaded, prints, and ends before it campaigns. A second argument says how. What is wrong with crontabs names their
+ * lines; the line of such a script, and a traceback, would say nothing. */
+#define MODULE                                                                            \
+	"local crontab, options, how = require \"lunarch.crontab\", ... "                   \
+	"local given = json.decode(options) "                                             \
+	"local function try(f, ...) local good, result, err = pcall(f, ...) "             \
+	"if good and result then return result end "                                      \
+	"return nil, good and err.message or tostring(result) end "
+#define SHOW(call)                                                                        \
+	MODULE "local text, why = try(" call ") if not text then return nil, why end "    \
+	       "io.write(text) io.stdout:flush() return { on_new_leader = print }"
+/* What begins with "return" is a script, and not the body of on_leading. */
+static const char leads[] = "return (function(...) " MODULE "return try(crontab.election, given) end)(...)";
+static const char checks[] = SHOW("function() local jobs, err = crontab.read(given) "
+                                  "return jobs and (how == \"quiet\" and \"\" or (\"%d job%s, no problem found\\n\"):format("
+                                  "#jobs, #jobs == 1 and \"\" or \"s\")), err end");
+static const char lists[] = SHOW("crontab.list, given, how == \"json\"");
+static const char tells[] = SHOW("crontab.tell, given.directory, how == \"json\"");
 
-enum cron_order { CRON_LEADS, CRON_CHECKS, CRON_LISTS, CRON_TELLS };
+enum cron_order { CRON_LEADS, CRON_CHECKS, CRON_LISTS, CRON_TELLS, CRON_RUNS, CRON_ORDERS };
+static const char *const order_words[] = {
+	[CRON_CHECKS] = "check", [CRON_LISTS] = "list", [CRON_TELLS] = "history", [CRON_RUNS] = "run", NULL,
+};
 
 struct cron_call {
 	struct options options;
@@ -42,8 +52,65 @@ struct cron_call {
 	int count;
 	char directory[PATH_MAX]; /* of outputs and the history; "": none */
 	struct buf json;
-	char *rest[2]; /* the script's arguments: the JSON */
+	char *rest[3]; /* the script's arguments: the JSON; "json", "quiet" or "" */
 };
+
+/* ---- run a job now ---- */
+
+/* No elector that runs crontabs was found on this machine. With a lock its record says where one leads. */
+static int cron_leads_elsewhere(const struct options *o, const struct err *why)
+{
+	const char *lock = options_text(o, OPTION_LOCK, NULL);
+	struct lock_client client = { .env.state_dir = options_text(o, OPTION_STATE_DIR, NULL) };
+	struct buf told = { 0 };
+	struct err err;
+
+	if (*lock && lock_client_open(&client, NULL, lock, &err) == 0 && lock_client_read(&client) == LOCK_OK &&
+	    !lock_client_found_next(&client) && *client.record.holder) {
+		buf_adds(&told, ". ");
+		record_text_headline(&told, &(struct record_text){ .lock = lock, .record = &client.record });
+		buf_adds(&told, ": give this order there");
+	}
+	lock_client_close(&client);
+	int status = command_fail(COMMAND_CRON, command_status_of(why), "%s%s", why->text, told.len ? told.data : "");
+	buf_fini(&told);
+	return status;
+}
+
+static int cron_run_job(const struct options *o, const char *job)
+{
+	struct ctl_elector e;
+	struct err err;
+
+	int found = ctl_elector_find(&e, o, NULL, &err);
+	json_t *answer = found == 0 ? ctl_ask(e.path,
+	                                      &(struct ctl_request){ .command = "run",
+	                                                             .election = e.election,
+	                                                             .job = job,
+	                                                             .wait = o->value[OPTION_RUN_WAIT].number,
+	                                                             .ms = -1 },
+	                                      &err)
+	                            : NULL;
+	ctl_elector_fini(&e);
+	if (found < 0 && err.code == ERR_UNREACHABLE)
+		return cron_leads_elsewhere(o, &err);
+	if (!answer)
+		return command_fail(COMMAND_CRON,
+		                    err.code == ERR_CANCELLED ? EXIT_FAILED_SCRIPT : command_status_of(&err), "%s",
+		                    err.text);
+	const char *message = json_string_value(json_object_get(answer, "message"));
+	int status = (int)(json_integer_value(json_object_get(answer, "exitStatus")) & 255);
+	if (o->value[OPTION_JSON].number) {
+		json_dumpf(answer, stdout, JSON_COMPACT);
+		puts("");
+	} else {
+		command_lines(stdout, message ? message : "");
+	}
+	json_decref(answer);
+	return status;
+}
+
+/* ---- run, and show ---- */
 
 static int make_dir(const char *path, struct err *err)
 {
@@ -85,55 +152,38 @@ static void add_text(struct buf *json, const char *name, const char *value)
 	buf_json(json, value);
 }
 
-/* The options of lunarch.crontab. */
-static void cron_describe(struct cron_call *c)
+/* The arguments of the texts above. */
+static void cron_describe(struct cron_call *c, bool quiet)
 {
 	const struct options *o = &c->options;
 	const struct passwd *who = getpwuid(geteuid());
 
-	if (c->order == CRON_TELLS) {
-		buf_printf(&c->json, "{\"json\":%s", o->value[OPTION_JSON].number ? "true" : "false");
-	} else {
-		buf_adds(&c->json, "{\"files\":[");
-		for (int i = 0; i < c->count; i++) {
-			buf_adds(&c->json, i ? "," : "");
-			buf_json(&c->json, c->files[i]);
-		}
-		buf_adds(&c->json, "]");
-		add_text(&c->json, "user", who ? who->pw_name : NULL);
-		add_text(&c->json, "home", who ? who->pw_dir : NULL);
-		add_text(&c->json, "on_failure", o->value[OPTION_ON_FAILURE].text);
-		add_text(&c->json, "sendmail", o->value[OPTION_SENDMAIL].text);
-		if (o->value[OPTION_SYSTEM].number)
-			buf_adds(&c->json, ",\"system\":true");
+	buf_adds(&c->json, "{\"files\":[");
+	for (int i = 0; i < c->count; i++) {
+		buf_adds(&c->json, i ? "," : "");
+		buf_json(&c->json, c->files[i]);
 	}
+	buf_adds(&c->json, "]");
+	add_text(&c->json, "user", who ? who->pw_name : NULL);
+	add_text(&c->json, "home", who ? who->pw_dir : NULL);
+	add_text(&c->json, "on_failure", o->value[OPTION_ON_FAILURE].text);
+	add_text(&c->json, "sendmail", o->value[OPTION_SENDMAIL].text);
 	add_text(&c->json, "directory", c->directory);
+	buf_adds(&c->json, o->value[OPTION_SYSTEM].number ? ",\"system\":true" : "");
 	buf_adds(&c->json, "}");
 	c->rest[0] = c->json.data;
+	c->rest[1] = (char *)(quiet ? "quiet" : o->value[OPTION_JSON].number ? "json" : "");
 	c->options.rest = c->rest;
-}
-
-/* What is wrong with crontabs names their lines. The line of our own text before it, and the traceback, say nothing. */
-static const char *cron_plain_error(char *wrong)
-{
-	static const char own[] = "(-e):1: ";
-	char *traceback = strstr(wrong, "\nstack traceback:");
-
-	if (traceback)
-		*traceback = '\0';
-	return strncmp(wrong, own, strlen(own)) == 0 ? wrong + strlen(own) : wrong;
 }
 
 static int cron_show(struct cron_call *c, const char *script)
 {
 	struct script_probe probe;
 	char *wrong = script_probe_load(&probe, &c->options, script, true);
-	int status = EXIT_DONE;
 
-	if (wrong) {
-		command_lines(stderr, cron_plain_error(wrong));
-		status = EXIT_FAILED_SCRIPT;
-	}
+	if (wrong)
+		command_lines(stderr, wrong);
+	int status = wrong ? EXIT_FAILED_SCRIPT : EXIT_DONE;
 	free(wrong);
 	script_probe_fini(&probe);
 	return status;
@@ -141,12 +191,16 @@ static int cron_show(struct cron_call *c, const char *script)
 
 static int cron_lead(struct cron_call *c)
 {
-	struct run r = { .options = c->options, .is_text = true, .script = leads };
+	struct run r = { .options = c->options,
+		         .is_text = true,
+		         .script = leads,
+		         .crontabs = c->files,
+		         .crontab_count = c->count };
 	struct err err;
 
 	if (!options_set(&c->options, OPTION_LOCK))
 		return command_fail(COMMAND_CRON, EXIT_USAGE, "which lock? --lock URL, the same on every machine");
-	int status = cron_show(c, tries); /* what is wrong is said once, and not in a log */
+	int status = cron_show(c, checks); /* what is wrong is said once, and not in a log */
 	if (status != EXIT_DONE)
 		return status;
 	status = run_script(&r, &run_control_ops, &err);
@@ -160,26 +214,58 @@ static int cron_do(struct cron_call *c)
 	static const char *const shown[] = { [CRON_CHECKS] = checks, [CRON_LISTS] = lists, [CRON_TELLS] = tells };
 	struct err err;
 
+	if (c->order == CRON_RUNS)
+		return cron_run_job(&c->options, c->files[0]);
 	if ((c->order == CRON_LEADS || c->order == CRON_TELLS) && cron_choose_dir(c, c->order == CRON_LEADS, &err) < 0)
 		return command_fail(COMMAND_CRON, command_status_of(&err), "%s", err.text);
-	cron_describe(c);
+	cron_describe(c, c->order == CRON_LEADS);
 	return c->order == CRON_LEADS ? cron_lead(c) : cron_show(c, shown[c->order]);
 }
+
+/* ---- the command line ---- */
 
 /* The first word, if it is one of these. A file of such a name is ./check. */
 static void cron_take_order(struct cron_call *c)
 {
-	static const char *const words[] = { [CRON_CHECKS] = "check", [CRON_LISTS] = "list", [CRON_TELLS] = "history" };
-
 	c->files = c->options.word;
 	c->count = c->options.words;
-	for (enum cron_order i = CRON_CHECKS; c->count && i <= CRON_TELLS; i++)
-		if (strcmp(c->files[0], words[i]) == 0)
+	for (enum cron_order i = CRON_CHECKS; c->count && i < CRON_ORDERS; i++)
+		if (strcmp(c->files[0], order_words[i]) == 0)
 			c->order = i;
 	if (c->order == CRON_LEADS)
 		return;
 	c->files++;
 	c->count--;
+}
+
+/* A word that is neither a file nor one of ours: most likely it was meant as one of ours. */
+static int cron_check_word(const char *word)
+{
+	const char *near = options_nearest(word, order_words + CRON_CHECKS);
+
+	if (strchr(word, '/') || access(word, F_OK) == 0)
+		return EXIT_DONE;
+	return command_fail(COMMAND_CRON, EXIT_USAGE,
+	                    "'%s' is no file here, and none of the words check, list, history and run%s%s%s", word,
+	                    near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+static int cron_check(const struct cron_call *c)
+{
+	const struct options *o = &c->options;
+	enum cron_order order = c->order;
+
+	if (order == CRON_RUNS && c->count != 1)
+		return command_fail(COMMAND_CRON, EXIT_USAGE, "which job? lunarch cron run JOB: `lunarch cron list` shows them");
+	if (order != CRON_TELLS && c->count == 0)
+		return command_fail(COMMAND_CRON, EXIT_USAGE, "which crontab? lunarch cron --lock URL FILE...");
+	if (order == CRON_TELLS && c->count)
+		return command_fail(COMMAND_CRON, EXIT_USAGE, "unexpected argument '%s'", c->files[0]);
+	if (o->value[OPTION_JSON].number && (order == CRON_LEADS || order == CRON_CHECKS))
+		return command_fail(COMMAND_CRON, EXIT_USAGE, "--json is for `lunarch cron list`, `history` and `run`");
+	if (o->value[OPTION_RUN_WAIT].number && order != CRON_RUNS)
+		return command_fail(COMMAND_CRON, EXIT_USAGE, "--wait is for `lunarch cron run`");
+	return order == CRON_LEADS ? cron_check_word(c->files[0]) : EXIT_DONE;
 }
 
 int cmd_cron(int argc, char **argv)
@@ -190,11 +276,9 @@ int cmd_cron(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	cron_take_order(&c);
-	if (c.order != CRON_TELLS && c.count == 0)
-		return command_fail(COMMAND_CRON, EXIT_USAGE, "which crontab? lunarch cron --lock URL FILE...");
-	if (c.order == CRON_TELLS && c.count)
-		return command_fail(COMMAND_CRON, EXIT_USAGE, "unexpected argument '%s'", c.files[0]);
-	status = cron_do(&c);
+	status = cron_check(&c);
+	if (status == EXIT_DONE)
+		status = cron_do(&c);
 	buf_fini(&c.json);
 	return status;
 }

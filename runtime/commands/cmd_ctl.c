@@ -145,10 +145,20 @@ static void show_answer(const json_t *answer, bool as_json)
 static void show_elector(const json_t *answer, const char *path)
 {
 	const char *script = text_of(answer, "script"), *command = text_of(answer, "command");
+	const json_t *crontabs = json_object_get(answer, "cron"), *file;
 	struct buf b = { 0 };
+	size_t i;
 
-	buf_printf(&b, "pid %" PRId64 "  %s\n  %s ", number_of(answer, "pid"), path, *command ? "exec" : "run");
+	buf_printf(&b, "pid %" PRId64 "  %s\n  %s", number_of(answer, "pid"), path,
+	           crontabs   ? "cron"
+	           : *command ? "exec "
+	                      : "run ");
 	buf_plain(&b, *command ? command : script);
+	json_array_foreach(crontabs, i, file)
+	{
+		buf_adds(&b, " ");
+		buf_plain(&b, json_string_value(file) ? json_string_value(file) : "");
+	}
 	puts(b.data);
 	buf_fini(&b);
 }

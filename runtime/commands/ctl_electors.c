@@ -28,7 +28,9 @@ static void print_request(struct buf *target, const struct ctl_request *r)
 {
 	const struct {
 		const char *name, *value;
-	} fields[] = { { "election", r->election }, { "to", r->to } };
+	} fields[] = {
+		{ "election", r->election }, { "to", r->to }, { "job", r->job }, { "wait", r->wait ? "1" : "" }
+	};
 	char mark = '?';
 
 	buf_printf(target, "/%s", r->command);
@@ -47,6 +49,8 @@ static int answer_time_s(const struct ctl_request *r)
 {
 	if (strcmp(r->command, "handover") == 0)
 		return HANDOVER_S + (int)(r->ms <= 0 ? 0 : r->ms / 1000 < LONGEST_S ? r->ms / 1000 : LONGEST_S);
+	if (r->wait)
+		return LONGEST_S;
 	return strcmp(r->command, "reload") == 0 ? RELOAD_S : ANSWER_S;
 }
 
@@ -133,6 +137,7 @@ void ctl_sockets_fini(struct ctl_sockets *l)
 struct ctl_choice {
 	char *script; /* its whole path */
 	char *lock;   /* as electors name it */
+	bool cron;    /* it runs crontabs */
 };
 
 /* As the backend writes it. -1: it is no lock's URL. */
@@ -150,9 +155,11 @@ static int choice_lock(struct ctl_choice *choice, const struct options *o, struc
 
 static int choice_make(struct ctl_choice *choice, const struct options *o, const char *script, struct err *err)
 {
-	/* LUNARCH_LOCK is for who campaigns */
-	bool by_lock = o->value[OPTION_LOCK].from == OPTION_GIVEN;
+	/* LUNARCH_LOCK is for who campaigns, as every word of `cron` does where nothing else is said */
+	bool by_lock = o->value[OPTION_LOCK].from == OPTION_GIVEN ||
+	               (o->command == COMMAND_CRON && options_set(o, OPTION_LOCK));
 
+	choice->cron = o->command == COMMAND_CRON;
 	if (script && by_lock)
 		return err_set(err, ERR_USAGE, "a script or --lock, not both");
 	if (script) {
@@ -186,10 +193,14 @@ static bool choice_fits(const struct ctl_choice *choice, const char *path, char 
 	bool fits;
 
 	*election = NULL;
-	if (!choice->script && !choice->lock)
+	if (!choice->script && !choice->lock && !choice->cron)
 		return true;
 	answer = ctl_ask(path, &(struct ctl_request){ .command = "status", .ms = -1 }, &err);
-	if (choice->script) {
+	if (choice->cron && !json_object_get(answer, "cron")) {
+		fits = false;
+	} else if (!choice->script && !choice->lock) {
+		fits = true;
+	} else if (choice->script) {
 		const char *script = json_string_value(json_object_get(answer, "script"));
 		fits = script && strcmp(script, choice->script) == 0;
 	} else {
@@ -217,17 +228,17 @@ static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets
 			free(election);
 		}
 	}
+	if (count == 1)
+		return 0;
 	if (count > 1)
 		return err_set(
 			err, ERR_USAGE,
-			"%zu electors are running%s%s: choose one with %s--control PATH (`lunarch ctl --list` shows them)",
-			count, what ? " with " : "", what ? what : "", what ? "" : "SCRIPT.lua, --lock URL or ");
-	if (count == 1)
-		return 0;
-	if (what)
-		return err_set(err, ERR_UNREACHABLE, "no elector of this user is running with %s: `lunarch ctl --list`",
-		               what);
-	return err_set(err, ERR_UNREACHABLE, "no elector of this user is running");
+			"%zu electors are running%s%s: choose one with %s%s--control PATH (`lunarch ctl --list` shows them)",
+			count, what ? " with " : "", what ? what : "", what || choice->cron ? "" : "SCRIPT.lua, ",
+			what ? "" : "--lock URL or ");
+	return err_set(err, ERR_UNREACHABLE, "no %s of this user is running%s%s%s%s",
+	               choice->cron ? "`lunarch cron`" : "elector", choice->cron ? " on this machine" : "",
+	               what ? " with " : "", what ? what : "", what ? ": `lunarch ctl --list`" : "");
 }
 
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err)
@@ -238,8 +249,10 @@ int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char 
 
 	*e = (struct ctl_elector){ 0 };
 	int done = choice_make(&choice, o, script, err);
-	if (done == 0 && options_set(o, OPTION_CTL_SOCKET) && !choice.script && !choice.lock)
-		e->path = mem_dup(o->value[OPTION_CTL_SOCKET].text);
+	enum option socket = choice.cron ? OPTION_CONTROL : OPTION_CTL_SOCKET;
+	bool by_socket = options_set(o, socket) && !choice.script && (choice.cron || !choice.lock);
+	if (done == 0 && by_socket)
+		e->path = mem_dup(o->value[socket].text);
 	else if (done == 0 && ctl_sockets_list(&l, o, err) == 0)
 		done = choice_take(&choice, &l, e, err);
 	else

@@ -6,12 +6,16 @@
 
 #include "runner/options.h"
 
+#include <stdbool.h>
+
 struct json_t;
 
 struct ctl_request {
 	const char *command;
 	const char *election; /* NULL or "": none is named */
 	const char *to;       /* NULL: none */
+	const char *job;      /* NULL: none */
+	bool wait;            /* the answer comes when the job has ended */
 	int64_t ms;           /* -1: none */
 };
 
@@ -32,7 +36,8 @@ struct ctl_elector {
 	char *path;     /* of its socket */
 	char *election; /* of which; "" = all */
 };
-/* --control, the script, --lock, or the only one there is. script: NULL = none is named. -1 with *err: ERR_USAGE if
+/* --control, the script, --lock, or the only one there is; for `cron` only those that run crontabs. script: NULL = none is
+ * named. -1 with *err: ERR_USAGE if
  * there are several. Fills in *e, ctl_elector_fini it in any case. Blocks. */
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err);
 void ctl_elector_fini(struct ctl_elector *e);

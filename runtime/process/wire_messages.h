@@ -19,6 +19,7 @@
 	M(10, DRAINED, drained)           \
 	M(11, METRIC, metric)             \
 	M(12, NEXT_STOPPED, next_stopped) \
+	M(13, REPLY, reply)               \
 	M(64, GO, go)                     \
 	M(65, LEAD, lead)                 \
 	M(66, STOP, stop)                 \
@@ -30,7 +31,8 @@
 	M(72, SAVED, saved)               \
 	M(73, DRAIN, drain)               \
 	M(74, NEXT, next)                 \
-	M(75, NEXT_OVER, next_over)
+	M(75, NEXT_OVER, next_over)       \
+	M(76, REQUEST, request)
 
 /* Parts of a message that may be there many times. P(name). */
 #define WIRE_PARTS(P) P(kept)
@@ -126,6 +128,14 @@
 	F(str, labels)        \
 	F(str, value)
 
+/* To WIRE_REQUEST, once, before WIRE_STOPPED of its term. text: what was done, or why not. */
+#define WIRE_FIELDS_reply(F)                                             \
+	F(u32, slot)                                                     \
+	F(u64, request)                                                  \
+	F(u8, ok)                                                        \
+	F(u32, code) /* an exit status, where the request waits for it */ \
+	F(str, text)
+
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
 #define WIRE_FIELDS_go(F)                          \
 	F(u8, what)        /* enum wire_go_what */ \
@@ -196,6 +206,15 @@
 #define WIRE_FIELDS_ask(F) \
 	F(u32, slot)       \
 	F(u64, ask)
+
+/* Somebody asks the leader's script to run a job now. WIRE_REPLY answers. */
+#define WIRE_FIELDS_request(F)                                      \
+	F(u32, slot)                                                \
+	F(u64, term)                                                \
+	F(u64, request) /* which: no other has this number */       \
+	F(u32, uid)     /* who asks; UINT32_MAX: it is not known */ \
+	F(u8, wait)     /* answer when the job has ended */         \
+	F(str, job)
 
 /* Leave, with exit status 0. */
 #define WIRE_FIELDS_quit(F)

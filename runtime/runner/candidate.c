@@ -207,11 +207,80 @@ static const struct term_ops candidate_ops = {
 	.hopeless = candidate_hopeless,
 };
 
+/* ---- what its script is asked for ---- */
+
+/* 0: a free place. NULL: there is none. */
+static uint64_t *candidate_asked(struct candidate *p, uint64_t ticket)
+{
+	for (size_t i = 0; i < CANDIDATE_ASKED; i++)
+		if (p->asked[i] == ticket)
+			return &p->asked[i];
+	return NULL;
+}
+
+int candidate_ask(struct candidate *p, const struct control_request *q, struct err *err)
+{
+	uint64_t *place = candidate_asked(p, 0);
+	struct buf m = { 0 };
+
+	if (p->term.hooks.state != TERM_LEADING || !worker_set_ready(p->worker_set))
+		return err_set(err, ERR_CANCELLED, "the term is ending");
+	if (!place)
+		return err_set(err, ERR_FULL, "%d requests wait for the script already", CANDIDATE_ASKED);
+	*place = q->ticket;
+	wire_request_put(&m, &(struct wire_request){ .slot = p->index,
+	                                             .term = p->term.hooks.term,
+	                                             .request = q->ticket,
+	                                             .uid = q->peer,
+	                                             .wait = q->wait,
+	                                             .job = q->job });
+	candidate_send(p, &m);
+	buf_fini(&m);
+	return 0;
+}
+
+bool candidate_replied(struct candidate *p, struct wire *w)
+{
+	struct wire_reply m;
+	struct buf reply = { 0 };
+
+	if (!wire_reply_get(w, &m) || !m.request)
+		return false;
+	uint64_t *place = candidate_asked(p, m.request);
+	if (!place)
+		return false;
+	*place = 0;
+	if (m.ok) {
+		buf_adds(&reply, "{\"ok\":true,\"message\":");
+		buf_json(&reply, m.text);
+		buf_printf(&reply, ",\"exitStatus\":%u}", (unsigned)m.code);
+	} else {
+		control_refuse(&reply, "%s", m.text);
+	}
+	control_answer(p->run->program.control, m.request, &reply);
+	buf_fini(&reply);
+	return true;
+}
+
+static void candidate_asked_in_vain(struct candidate *p)
+{
+	struct buf reply = { 0 };
+
+	control_refuse(&reply, "the process that runs the jobs has died, and they with it");
+	for (size_t i = 0; i < CANDIDATE_ASKED; i++) {
+		if (p->asked[i])
+			control_answer(p->run->program.control, p->asked[i], &reply);
+		p->asked[i] = 0;
+	}
+	buf_fini(&reply);
+}
+
 /* ---- what happens to it ---- */
 
 void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	script_metrics_worker_gone(&p->metrics);
+	candidate_asked_in_vain(p);
 	term_supervision_dead(&p->term, reaped);
 }
 

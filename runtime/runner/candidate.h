@@ -15,6 +15,8 @@
 struct run;
 struct worker_set;
 
+#define CANDIDATE_ASKED 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
+
 struct candidate { /* read by its users; worker_set is theirs */
 	struct run *run;
 	struct worker_set *worker_set; /* whose worker runs its hooks */
@@ -28,6 +30,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
 	struct handover handover;        /* that an operator has asked for */
+	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
@@ -52,11 +55,18 @@ bool candidate_metric(struct candidate *p, struct wire *w);
 struct standing;
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status);
 
+/* What its script replies to candidate_ask. false: it makes no sense. */
+bool candidate_replied(struct candidate *p, struct wire *w);
+
 /* Orders. */
 void candidate_resign(struct candidate *p, nsec sit_out); /* NSEC_NEVER: for one lease */
 /* Hands over to `to`, "" = whoever comes next, which may take so long to answer. The request with this ticket is
  * answered when it is known what came of that; -1 with *err: now. */
 int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err);
+/* Asks the script of its term to run a job. The request with this ticket is answered when the script replies, or when
+ * its worker dies; -1 with *err: now. It must lead. */
+struct control_request;
+int candidate_ask(struct candidate *p, const struct control_request *q, struct err *err);
 void candidate_pause(struct candidate *p, bool pause);             /* by an operator */
 void candidate_end(struct candidate *p, enum lease_reason reason); /* for good: run_candidate_finished follows */
 void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */

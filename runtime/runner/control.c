@@ -50,7 +50,7 @@ static int status_of(const struct buf *reply)
 /* What changes something is asked for by POST alone: nobody who follows a link, or repeats a GET, gives an order. */
 const char *control_method(const char *command)
 {
-	static const char *const orders[] = { "resign", "handover", "pause", "resume", "reload" };
+	static const char *const orders[] = { "resign", "handover", "pause", "resume", "reload", "run" };
 
 	for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
 		if (strcmp(command, orders[i]) == 0)
@@ -80,12 +80,13 @@ static int take_seconds(const char *text, double *seconds)
 
 static const char *unknown_param(const struct request *r)
 {
-	static const char *const names[] = { "election", "to", "seconds" };
+	static const char *const names[] = { "election", "to", "seconds", "job", "wait" };
+	const size_t count = sizeof names / sizeof *names;
 
 	for (size_t i = 0, j; i < r->params; i++) {
-		for (j = 0; j < 3 && strcmp(r->param[i].name, names[j]) != 0;)
+		for (j = 0; j < count && strcmp(r->param[i].name, names[j]) != 0;)
 			j++;
-		if (j == 3)
+		if (j == count)
 			return r->param[i].name;
 	}
 	return NULL;
@@ -93,13 +94,18 @@ static const char *unknown_param(const struct request *r)
 
 static void control_handle(struct control *c, const struct request *r, uint64_t ticket, struct http_answer *a)
 {
-	const char *election = request_param(r, "election"), *to = request_param(r, "to"), *odd = unknown_param(r);
-	struct control_request q = {
-		.command = r->path + 1, .election = election ? election : "", .to = to ? to : "", .ticket = ticket
-	};
+	const char *election = request_param(r, "election"), *to = request_param(r, "to"), *odd = unknown_param(r),
+		   *job = request_param(r, "job");
+	struct control_request q = { .command = r->path + 1,
+		                     .election = election ? election : "",
+		                     .to = to ? to : "",
+		                     .job = job ? job : "",
+		                     .wait = request_param(r, "wait") != NULL,
+		                     .peer = r->peer,
+		                     .ticket = ticket };
 
 	if (odd) {
-		refuse(a, 400, "there is no parameter \"%s\": there are election, to and seconds", odd);
+		refuse(a, 400, "there is no parameter \"%s\": there are election, to, seconds, job and wait", odd);
 	} else if (take_seconds(request_param(r, "seconds"), &q.seconds) < 0) {
 		refuse(a, 400, "\"seconds\" must be a number from 0 to 1e9%s", "");
 	} else {

@@ -70,6 +70,8 @@ const struct option_info option_table[OPTIONS] = {
 	                     "give up at once when another holds the lock" },
 	[OPTION_WAIT] = { "wait", "timeout", 'w', OPTION_WAITING, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
 	                  "wait at most so long for the lock (leader: for an address); 10 is 10s" },
+	[OPTION_RUN_WAIT] = { "wait", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
+	                      "run: wait until the job has ended, and exit with its status" },
 	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
 	                      "keep the lock so long even if the command ends sooner" },
 	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never",

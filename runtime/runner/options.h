@@ -67,6 +67,7 @@ enum option {
 	OPTION_STATE_DIR,    /* no variable on purpose: where locks lie must not depend on the environment */
 	OPTION_USER,         /* run, exec; no variable, either: as whom a program runs */
 	OPTION_NO_NEW_PRIVS, /* run, exec */
+	OPTION_RUN_WAIT,     /* cron run: --wait, which takes no time */
 	OPTION_CONTROL,      /* run, exec: where to listen */
 	OPTION_CTL_SOCKET,   /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,

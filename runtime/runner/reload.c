@@ -62,10 +62,11 @@ void reload_failed(struct run *r, const char *why)
 {
 	char text[1000];
 
-	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
+	const char *stays = r->crontab_count ? "the old jobs go on" : "the old script runs on";
+	log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
 	reload_abandon(r);
 	sd_notify_send("READY=1");
-	snprintf(text, sizeof text, "the old script runs on: %s", why);
+	snprintf(text, sizeof text, "%s: %s", stays, why);
 	reload_report(r, text);
 }
 
@@ -86,7 +87,10 @@ void reload_begin(struct run *r)
 	if (r->reload_due)
 		return;
 	sd_notify_reloading();
-	log_event(LOG_INFO, NULL, "reloading", "loading %s anew", r->is_text ? "the text" : r->script);
+	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
+	          r->crontab_count ? "the crontabs"
+	          : r->is_text     ? "the text"
+	                           : r->script);
 	struct worker_set *first = r->worker_sets;
 	for (struct worker_set *s = first; s; s = s->next)
 		if (!s->pending && !s->leaving && !reload_spawn(s, &err)) {

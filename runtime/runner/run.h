@@ -21,6 +21,8 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	struct options options;
 	const char *script; /* path, or the text itself */
 	bool is_text;
+	const char *const *crontabs; /* of `cron`, whose text `script` is; for people */
+	int crontab_count;           /* 0: it is not `cron` */
 	struct candidate **candidates; /* NULL until the script is loaded for the first time */
 	uint32_t candidate_count;
 	struct worker_set *worker_sets; /* a list: their `next` */
@@ -35,7 +37,8 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	ev_timer quit_timer; /* what has not left by then is killed */
 };
 
-/* Runs it to its end. r: zeroed, but for options, script and is_text, all borrowed. ops: what is done about signals,
+/* Runs it to its end. r: zeroed, but for options, script, is_text and crontabs,
+ * all borrowed. ops: what is done about signals,
  * orders and questions; their arg is r. The exit status (0 to 255); -1 with *err: it could not begin. */
 int run_script(struct run *r, const struct program_ops *ops, struct err *err);
 

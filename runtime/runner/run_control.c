@@ -63,11 +63,24 @@ static void reply_text(struct buf *reply, const char *field, const char *text)
 	buf_adds(reply, "}");
 }
 
-/* The script's whole path, by which `ctl` finds it; "-e" for a text. */
+static void add_crontabs(const struct run *r, struct buf *reply)
+{
+	buf_adds(reply, "\"cron\":[");
+	for (int i = 0; i < r->crontab_count; i++) {
+		buf_adds(reply, i ? "," : "");
+		buf_json(reply, r->crontabs[i]);
+	}
+	buf_adds(reply, "],");
+}
+
+/* The script's whole path, by which `ctl` finds it; "-e" for a text; or the crontabs. */
 static void add_script(const struct run *r, struct buf *reply)
 {
+	if (r->crontab_count) {
+		add_crontabs(r, reply);
+		return;
+	}
 	char *path = r->is_text ? NULL : realpath(r->script, NULL);
-
 	buf_adds(reply, "\"script\":");
 	buf_json(reply, r->is_text ? "-e" : path ? path : r->script);
 	buf_adds(reply, ",");
@@ -150,30 +163,54 @@ static void reply_resign(struct run *r, const struct control_request *q, struct 
 	buf_fini(&text);
 }
 
-/* Of one election: two hand-overs could not be told apart in one answer. */
-static void reply_hand_over(struct run *r, const struct control_request *q, struct buf *reply)
+/* The one election that is meant: of several, what came of an order could not be told apart in one answer. NULL: it is
+ * refused. */
+static struct candidate *run_only(struct run *r, const struct control_request *q, struct buf *reply)
 {
-	nsec timeout = q->seconds < 0 ? HAND_OVER_TIMEOUT : (nsec)(q->seconds * (double)NSEC_PER_SEC);
 	struct candidate *found = NULL;
-	struct elector_status st;
-	struct standing e;
-	struct err err;
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
 		if (!candidate_is_named(r->candidates[i], q->election))
 			continue;
 		if (found) {
 			control_refuse(reply, "several elections run here: say which of them with --election NAME");
-			return;
+			return NULL;
 		}
 		found = r->candidates[i];
 	}
-	if (!found) {
+	if (!found)
 		control_refuse(reply, "no election runs here yet");
+	return found;
+}
+
+static void reply_hand_over(struct run *r, const struct control_request *q, struct buf *reply)
+{
+	nsec timeout = q->seconds < 0 ? HAND_OVER_TIMEOUT : (nsec)(q->seconds * (double)NSEC_PER_SEC);
+	struct candidate *found = run_only(r, q, reply);
+	struct elector_status st;
+	struct standing e;
+	struct err err;
+
+	if (!found)
 		return;
-	}
 	candidate_list(found, &e, &st);
 	if (standing_may_hand_over(reply, &e) && candidate_hand_over(found, q->ticket, q->to, timeout, &err) < 0)
+		control_refuse(reply, "%s", err.text);
+}
+
+static void reply_run(struct run *r, const struct control_request *q, struct buf *reply)
+{
+	struct candidate *found = run_only(r, q, reply);
+	struct elector_status st;
+	struct standing e;
+	struct err err;
+
+	if (!found)
+		return;
+	candidate_list(found, &e, &st);
+	if (!*q->job)
+		control_refuse(reply, "which job?");
+	else if (standing_may_run(reply, &e) && candidate_ask(found, q, &err) < 0)
 		control_refuse(reply, "%s", err.text);
 }
 
@@ -203,6 +240,8 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 		control_refuse(reply, "it is shutting down");
 	} else if (strcmp(q->command, "handover") == 0) {
 		reply_hand_over(r, q, reply); /* the answer follows when it is known who leads: candidate_handed_over */
+	} else if (strcmp(q->command, "run") == 0) {
+		reply_run(r, q, reply); /* the answer follows when the script has begun the job: candidate_replied */
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
 		for (uint32_t i = 0; i < r->candidate_count; i++)
 			if (candidate_is_named(r->candidates[i], q->election))

@@ -119,6 +119,16 @@ static bool worker_set_on_metric(struct worker_set *s, struct wire *w)
 	return !p || candidate_metric(p, w);
 }
 
+static bool worker_set_on_reply(struct worker_set *s, struct wire *w)
+{
+	uint32_t slot = wire_slot(w);
+	struct candidate *p = worker_set_candidate(s, slot);
+
+	if (!s->loaded || slot >= s->settings_count)
+		return false;
+	return !p || candidate_replied(p, w);
+}
+
 static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct worker_set *s = arg;
@@ -141,6 +151,8 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 		return worker_set_on_candidate_message(s, type, w);
 	case WIRE_METRIC:
 		return worker_set_on_metric(s, w);
+	case WIRE_REPLY:
+		return worker_set_on_reply(s, w);
 	case WIRE_EXIT:
 		return worker_set_on_exit(s, w);
 	}

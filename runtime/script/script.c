@@ -137,6 +137,7 @@ static void open_natives(struct script *s)
 	bind_cron(L);
 	bind_failures(L);
 	term_bind_checkpoint(L);
+	term_bind_requests(L);
 	metrics_bind(L, s->metrics);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
@@ -499,6 +500,8 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 		return term_cleanup(e, w);
 	case WIRE_SAVED:
 		return term_saved(e, w);
+	case WIRE_REQUEST:
+		return term_request(e, w);
 	case WIRE_LEADER:
 		return election_leader(e, w);
 	case WIRE_NO_LEADER:

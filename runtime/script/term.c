@@ -6,6 +6,7 @@
 #include "script/checkpoint.h"
 #include "script/metrics.h"
 #include "script/next.h"
+#include "script/request.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ struct term {
 	double stop_by;     /* if stopping: the end of the time to stop, by the timeline */
 	struct checkpoint *checkpoint;
 	struct term_handle *handle;
-	int reference; /* registry reference of the handle */
+	int reference;  /* registry reference of the handle, */
+	int on_request; /*     and of the function for requests; LUA_NOREF: there is none */
 	enum lease_reason reason;
 	bool begun, end_sent, draining, stopping, cleaning;
 };
@@ -118,6 +120,7 @@ static void term_finish(struct term *t)
 	checkpoint_free(t->checkpoint);
 	next_free(t->warm);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
+	luaL_unref(s->L, LUA_REGISTRYINDEX, t->on_request);
 	free(t->address);
 	e->term = NULL;
 	free(t);
@@ -223,6 +226,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 
 	t->election = e;
 	t->term = number;
+	t->on_request = LUA_NOREF;
 	t->about = e->about;
 	t->about.term = number;
 	t->about.token = token;
@@ -404,6 +408,22 @@ bool term_saved(struct election *e, struct wire *w)
 	return true;
 }
 
+bool term_request(struct election *e, struct wire *w)
+{
+	const struct term *t = e->term;
+	struct wire_request m;
+
+	if (!wire_request_get(w, &m))
+		return false;
+	if (!t || t->term != m.term || t->draining || t->stopping)
+		request_refuse(e, m.request, "the term is ending");
+	else if (t->on_request == LUA_NOREF)
+		request_refuse(e, m.request, "this script runs no crontab");
+	else
+		request_begin(t->scope, e, t->on_request, &m);
+	return true;
+}
+
 /* ---- the script's object ---- */
 
 static struct term_handle *handle_at(lua_State *L)
@@ -510,6 +530,25 @@ void term_bind_checkpoint(lua_State *L)
 	lua_setfield(L, -2, "checkpoint");
 	lua_pushcfunction(L, handle_save);
 	lua_setfield(L, -2, "save");
+}
+
+static int handle_on_request(lua_State *L)
+{
+	struct term_handle *h = handle_at(L);
+
+	luaL_checktype(L, 2, LUA_TFUNCTION);
+	if (!h->term)
+		return sched_raise(L, TERM_ENDED);
+	lua_settop(L, 2);
+	luaL_unref(L, LUA_REGISTRYINDEX, h->term->on_request);
+	h->term->on_request = luaL_ref(L, LUA_REGISTRYINDEX);
+	return 0;
+}
+
+void term_bind_requests(lua_State *L)
+{
+	lua_pushcfunction(L, handle_on_request);
+	lua_setfield(L, -2, "on_request");
 }
 
 void term_bind(lua_State *L)

@@ -11,10 +11,15 @@ bool term_drain(struct election *e, struct wire *w);   /* WIRE_DRAIN */
 bool term_stop(struct election *e, struct wire *w);    /* WIRE_STOP */
 bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
 
-bool term_saved(struct election *e, struct wire *w); /* WIRE_SAVED */
+bool term_saved(struct election *e, struct wire *w);   /* WIRE_SAVED */
+bool term_request(struct election *e, struct wire *w); /* WIRE_REQUEST */
 
 /* Adds to the table at the top of the stack: checkpoint(term) and save(term, ...), as in checkpoint.h. [-0, +0, m] */
 void term_bind_checkpoint(lua_State *L);
+
+/* The same: on_request(term, f). From then on f(job, wait, uid) is called as a task of the term for each request; it
+ * returns whether the job was begun, a text, and an exit status. Without it a request is refused. [-0, +0, m] */
+void term_bind_requests(lua_State *L);
 
 /* Defines the class of `term` objects and pushes the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define REQUEST_MAX 8192 /* bytes of request line and headers */
 #define REQUEST_PARAMS 8
@@ -21,6 +22,7 @@ struct request {
 	const char *host; /* as it was sent; NULL: none */
 	bool html;        /* Accept names text/html: a browser shows the answer to somebody */
 	bool keep;        /* the connection stays open after the answer */
+	uid_t peer;       /* who asks, where the server asks the kernel (may_ask); else (uid_t)-1 */
 };
 
 /* bytes: len of them, REQUEST_MAX at most, of one connection from its first unread byte on.

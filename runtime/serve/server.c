@@ -31,6 +31,7 @@ struct client {
 	enum client_state state;
 	bool keep, broken;           /* broken: nothing more can be sent */
 	bool head;                   /* HEAD: the answer has no body */
+	uid_t peer;                  /* (uid_t)-1: not known */
 	uint64_t ticket;             /* of the request that it waits for, */
 	char path[PATH_MAX_WAITING]; /*     and its path */
 	struct client *next;         /* newest first */
@@ -214,6 +215,7 @@ static void client_answer_next(struct client *c)
 		client_refuse(c, -len);
 		return;
 	}
+	r.peer = c->peer;
 	c->keep = r.keep;
 	c->head = strcmp(r.method, "HEAD") == 0;
 	c->state = CLIENT_WAITS;
@@ -360,7 +362,7 @@ static void client_new(struct server *s, int fd)
 {
 	struct client *c = mem_zero(sizeof *c);
 
-	*c = (struct client){ .server = s, .next = s->clients };
+	*c = (struct client){ .server = s, .next = s->clients, .peer = (uid_t)-1 };
 	s->clients = c;
 	ev_io_init(&c->reads, client_on_readable, fd, EV_READ);
 	ev_io_init(&c->writes, client_on_writable, fd, EV_WRITE);
@@ -377,6 +379,7 @@ static void client_new(struct server *s, int fd)
 	answer_init(&a);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
 		who.uid = (uid_t)-1;
+	c->peer = who.uid;
 	if (!s->options.may_ask(s->options.arg, who.uid, &a))
 		client_send(c, &a); /* c->keep is false: all that it may send is dropped */
 	answer_fini(&a);

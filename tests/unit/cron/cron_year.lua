@@ -18,6 +18,10 @@ local JOBS = {
 	{ name = "halves, skip", expression = "*/30 * * * *", zone = "UTC", catch_up = "skip", takes = 5 },
 	{ name = "slow, last", expression = "20 * * * *", zone = "UTC", catch_up = "last", takes = 6000 },
 	{ name = "slow, overlapping", expression = "20 * * * *", zone = "UTC", catch_up = "all", takes = 6000, overlap = true },
+	{ name = "asked for, waits", expression = "*/20 * * * *", zone = "UTC", catch_up = "all", takes = 600, asked = true },
+	{ name = "asked for, at once", expression = "*/20 * * * *", zone = "UTC", catch_up = 60, takes = 1000, asked = true },
+	{ name = "asked for, skips", expression = "*/20 * * * *", zone = "UTC", catch_up = "all", takes = 900, asked = true, overlap = "skip" },
+	{ name = "asked for, again", expression = "*/20 * * * *", zone = "UTC", catch_up = "last", takes = 300, asked = true, overlap = "skip", again = true },
 }
 
 local now = START
@@ -25,7 +29,7 @@ local store = {}            -- the checkpoint: name -> last
 local leader                -- the term that runs, or nil
 local log = {}              -- name -> what happened
 for _, job in ipairs(JOBS) do
-	log[job.name] = { begun = {}, order = {}, done = {}, claimed = {}, lost = {}, running = 0, most = 0 }
+	log[job.name] = { begun = {}, order = {}, done = {}, claimed = {}, lost = {}, running = 0, most = 0, skipped = {}, too_late = 0, asked = 0, refused = 0 }
 end
 
 -- ---- what a leader runs on ----
@@ -37,6 +41,7 @@ local function spawn(term, f, ...)
 	local task = { wake = now, co = coroutine.create(function() f(table.unpack(arguments, 1, arguments.n)) end) }
 	serial = serial + 1
 	task.serial = serial
+	task.done = function() return coroutine.status(task.co) == "dead" end
 	term.tasks[task] = true
 	return task
 end
@@ -51,6 +56,25 @@ local deps = {
 	parse = parse, fail = fail, rest = sleep, look_again = 7200,
 	get = function() return store end,
 }
+
+function deps.signal()
+	local waiting, signal = {}, {}
+	function signal.wait()
+		local me = coroutine.running()
+		for task in pairs(leader.tasks) do
+			waiting[#waiting + 1] = task.co == me and task or nil
+		end
+		coroutine.yield(math.huge)
+	end
+	function signal.wake()
+		local task = table.remove(waiting, 1)
+		if task then
+			task.wake = now
+		end
+		return task ~= nil
+	end
+	return signal
+end
 
 function deps.emit(_, event, text)
 	assert(event == "cron_future", text)
@@ -99,20 +123,35 @@ function deps.update(term, _, change, _, _, no_wait)
 	return true
 end
 
-local cron = make(deps)
+local cron, ask = make(deps)
 
 -- ---- the leaders ----
 
 local function job_body(job)
 	local l = log[job.name]
 	return function(tick)
-		l.begun[tick.time] = (l.begun[tick.time] or 0) + 1
-		l.order[#l.order + 1] = { time = tick.time, at = now, late = tick.late, caught_up = tick.caught_up }
+		if tick.asked then
+			l.asked = l.asked + 1
+		else
+			l.begun[tick.time] = (l.begun[tick.time] or 0) + 1
+			l.order[#l.order + 1] = { time = tick.time, at = now, late = tick.late, caught_up = tick.caught_up }
+		end
 		l.running = l.running + 1
 		l.most = math.max(l.most, l.running)
 		local _ <close> = setmetatable({}, { __close = function() l.running = l.running - 1 end })
 		sleep(math.random() * job.takes)
-		l.done[tick.time] = (l.done[tick.time] or 0) + 1
+		l.done[tick.time] = (l.done[tick.time] or 0) + (tick.asked and 0 or 1)
+	end
+end
+
+-- Somebody who asks for runs of the job, now and then when it is due.
+local function asks(term, job)
+	local l = log[job.name]
+	while true do
+		sleep(math.random() < 0.3 and 1200 - now % 1200 + math.random() * 0.6 or math.random() * 4000)
+		if not ask(term, job.name, { time = now // 1, late = 0, asked = true }) then
+			l.refused = l.refused + 1
+		end
 	end
 end
 
@@ -122,7 +161,14 @@ local function lead(wrong, hours)
 	leader = term
 	for _, job in ipairs(JOBS) do
 		cron(term, job.expression, job_body(job), { name = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
-			overlap = job.overlap })
+			overlap = job.overlap, on_skip = job.asked and function(tick, why)
+				local l = log[job.name]
+				l.skipped[tick.time] = not tick.asked or nil
+				l.too_late = l.too_late + (why == "late" and 1 or 0)
+			end })
+		if job.asked then
+			spawn(term, asks, term, job)
+		end
 	end
 end
 
@@ -223,8 +269,8 @@ for _, job in ipairs(JOBS) do
 	end
 	local never, lost, twice, unknown, backwards, unfinished, late = 0, 0, 0, 0, 0, 0, 0
 	for time in pairs(scheduled) do
-		never = never + (l.begun[time] and 0 or 1)
-		lost = lost + (not l.begun[time] and l.lost[time] and 1 or 0)
+		never = never + ((l.begun[time] or l.skipped[time]) and 0 or 1)
+		lost = lost + (not l.begun[time] and not l.skipped[time] and l.lost[time] and 1 or 0)
 		twice = twice + ((l.begun[time] or 0) > 1 and 1 or 0)
 		unfinished = unfinished + (l.done[time] and 0 or 1)
 	end
@@ -247,12 +293,17 @@ for _, job in ipairs(JOBS) do
 			unclaimed = unclaimed + (l.claimed[time] and 0 or 1)
 		end
 		ok(unclaimed == 0, job.name .. ": every time was taken by somebody")
-		ok(never == lost, ("%s: and run, but for %d whose leader crashed in the very moment of taking it"):format(job.name, lost))
+		-- a time may be left out in the moment in which its leader ends: then nobody tells
+		ok(job.overlap == "skip" and never <= lost + failovers // 100 or never == lost, ("%s: and run, but for %d whose leader crashed in the very moment of taking it"):format(job.name, lost))
 	elseif job.catch_up == "skip" then
 		ok(late == 0, job.name .. ": none was caught up")
 	elseif not job.again and job.takes < 600 then
 		ok(never < failovers, job.name .. ": what was missed in a row was caught up once")
 	end
-	ok(l.most == (job.overlap and l.most or 1) and (not job.overlap or l.most > 1), ("%s: %d at a time"):format(job.name, l.most))
+	ok(job.overlap == true and l.most > 1 or l.most == 1, ("%s: %d at a time"):format(job.name, l.most))
+	if job.asked then
+		ok(l.asked > 1000 and l.refused > 100, ("%s: beside %d runs that were asked for, where %d were refused"):format(job.name, l.asked, l.refused))
+		ok(l.too_late <= failovers * 2, ("%s: %d times too late, none for a run that was asked for"):format(job.name, l.too_late))
+	end
 end
 return absent
