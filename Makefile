@@ -379,7 +379,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
 MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
 COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/runner/options.h)
-UNITS := lunarch@.service lunarch-exec@.service
+UNITS := lunarch@.service lunarch-exec@.service lunarch-cron@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
 man: $(BUILD)/man/made
 $(BUILD)/man/made: scripts/man.lua README.md docs/operations.md docs/glossary.md docs/api.md $(BUILD)/lunarch

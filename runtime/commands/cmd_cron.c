@@ -92,7 +92,7 @@ static int cron_run_job(const struct options *o, const char *job)
 	                                      &err)
 	                            : NULL;
 	ctl_elector_fini(&e);
-	if (found < 0 && err.code == ERR_UNREACHABLE)
+	if (found < 0 && err.code != ERR_USAGE)
 		return cron_leads_elsewhere(o, &err);
 	if (!answer)
 		return command_fail(COMMAND_CRON,

@@ -32,7 +32,8 @@ static void request_on_ended(void *arg, const struct outcome *o)
 	lua_State *L = o->results;
 
 	if (!o->ok)
-		request_refuse(t->election, t->request, o->message);
+		request_refuse(t->election, t->request,
+		               o->cancelled ? "the term has ended, and what ran in it was stopped" : o->message);
 	else if (o->count != 3 || !lua_isstring(L, -2))
 		request_refuse(t->election, t->request, "the script has not said what came of it");
 	else

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The units that are installed, lunarch@ and lunarch-exec@, on two machines with Debian's systemd as process 1. Needs
+"""The units that are installed, lunarch@, lunarch-exec@ and lunarch-cron@, on two machines with Debian's systemd as process 1. Needs
 root."""
 
 import os
@@ -17,6 +17,7 @@ HOME = new_directory("lunarch-units-")
 INSTALLED = os.path.join(HOME, "opt/lunarch/lib/systemd/system")
 STATE = "/var/lib/lunarch-service"
 SEEN = os.path.join(HOME, "var", os.path.basename(STATE))  # the same, from here
+SOCKET = "/run/lunarch-tab.sock"  # each machine has a /run of its own
 EXPOSURE = 30  # of 100: what systemd-analyze(1) calls 3.0
 # Else a watchdog takes half a minute.
 QUICK = "[Service]\nWatchdogSec=4s\nEnvironment=LUNARCH_LEASE_DURATION=12s\n"
@@ -59,12 +60,16 @@ def configure() -> None:
             f.write(f"LUNARCH_LOCK={name}\nARGS={arguments}\n")
     with open(os.path.join(etc, "lunarch", "job.env"), "w") as f:
         f.write("LUNARCH_LOCK=job\nCOMMAND='echo \"$LUNARCH_TOKEN\" >>/var/lib/ran; exec sleep 1000'\n")
+    with open(os.path.join(etc, "lunarch", "tab.env"), "w") as f:
+        f.write(f"LUNARCH_LOCK=tab\nLUNARCH_CONTROL_SOCKET={SOCKET}\nARGS=--sendmail /nonexistent\n")
+    with open(os.path.join(etc, "lunarch", "tab.crontab"), "w") as f:
+        f.write('# lunarch: name=work\n0 0 1 1 * echo "$LUNARCH_TOKEN $(id -un) $HOME" >>/var/lib/worked\n')
 
 
 def machine(units: dict[str, str]) -> Systemd:
     binds = {"/etc": "etc", "/opt": "opt", "/var/lib": "var"}
     m = Systemd(units, binds={there: os.path.join(HOME, here) for there, here in binds.items()})
-    for unit in ("lunarch@", "lunarch-exec@"):
+    for unit in ("lunarch@", "lunarch-exec@", "lunarch-cron@"):
         directory = os.path.join(m.dir, "run/systemd/system", unit + ".service.d")
         os.makedirs(directory)
         with open(os.path.join(directory, "quick.conf"), "w") as f:
@@ -169,12 +174,46 @@ def command(a: Systemd, b: Systemd) -> None:
     b.systemctl("stop", unit)
 
 
+def asked(m: Systemd) -> int:
+    """Has the job run there now. The exit status."""
+    argv = [*m.enter(), "/opt/lunarch/bin/lunarch", "cron", "run", "--control", SOCKET, "--wait", "work"]
+    r = subprocess.run(argv, capture_output=True, text=True)
+    note(r.stdout + r.stderr)
+    return r.returncode
+
+
+def crontab(a: Systemd, b: Systemd) -> None:
+    unit, tab = "lunarch-cron@tab", os.path.join(HOME, "etc/lunarch/tab.crontab")
+    ok(started(a, unit) and becomes(a, unit, "leading"), "a crontab starts as a unit, and leads")
+    ok(started(b, unit) and becomes(b, unit, "standing by"), "on another machine it stands by")
+    same((asked(a), asked(b)), (0, 1), "a job runs when it is asked for, on the leader alone")
+    pid = shows(a, unit, "MainPID")
+    with open(tab, "a") as f:
+        f.write("# lunarch: name=more\n0 0 1 1 * true\n")
+    same(a.systemctl("reload", unit).returncode, 0, "it is reloaded")
+    ok(wait_for(lambda: becomes(a, unit, "leading") and asked(a) == 0), "and leads again")
+    same(shows(a, unit, "MainPID"), pid, "as the same process")
+    a.systemctl("stop", unit)
+    ok(becomes(b, unit, "leading") and asked(b) == 0, "it is stopped, and the other machine's runs the job")
+    ran = [line.split() for line in read(HOME, "var", "worked").splitlines()]
+    tokens = [int(line[0]) for line in ran]
+    same([line[1:] for line in ran], [["root", "/root"]] * 3, "jobs run as root, in its home")
+    ok(tokens == sorted(tokens) and tokens[0] < tokens[-1], "with fencing tokens that grow")
+    b.systemctl("stop", unit)
+    same([shows(m, unit, "Result") for m in (a, b)], ["success"] * 2, "both end as they should")
+
+
 UNITS = install()
-same(sorted(UNITS), ["lunarch-exec@.service", "lunarch@.service"], "make install brings two units")
+same(
+    sorted(UNITS),
+    ["lunarch-cron@.service", "lunarch-exec@.service", "lunarch@.service"],
+    "make install brings three units",
+)
 configure()
 analyse()
 with machine(UNITS) as first, machine(UNITS) as second:
     scripts(first, second)
     command(first, second)
+    crontab(first, second)
 shutil.rmtree(HOME)
 done()
