@@ -142,11 +142,16 @@ return function(deps)
 		return done()
 	end
 
+	-- Those who wait for the end of a run, or for the beginning of the job.
+	local function wake_all(state)
+		repeat until not state.free:wake()
+	end
+
 	-- Without overlap = true, one run at a time: state.busy, from before its time is marked until it has ended.
 	local function run_alone(state, tick)
 		local _ <close> = setmetatable({}, { __close = function()
 			state.busy = nil
-			repeat until not state.free:wake()
+			wake_all(state)
 		end })
 		return run(state, tick)
 	end
@@ -188,6 +193,7 @@ return function(deps)
 			end
 		end })
 		state.last = last_time(term, name, names)
+		wake_all(state)
 		while state.last and not term:stopping() do
 			local now = deps.now()
 			local due, wake, why = look(state, job, now, options.catch_up or "last")
@@ -224,14 +230,15 @@ return function(deps)
 	end
 
 	-- Runs f now, by the rule for overlapping. Returns its task, and whether that waits for a run that is under way; or nil and why not:
-	-- "unknown" job, "early" (the term has just begun), "overlap", or "queued": another one that was asked for waits already.
+	-- "unknown" job, "overlap", or "queued": another one that was asked for waits already. At the beginning of a term it waits for the job's.
 	local function ask(term, name, tick)
 		local state = (jobs_of[term] or {})[name]
 		local rule = state and state.options.overlap
-		if not state or state.task:done() then
+		if state and not state.last then
+			state.free:wait()
+		end
+		if not state or not state.last or state.task:done() then
 			return nil, "unknown"
-		elseif not state.last then
-			return nil, "early"
 		elseif rule == true then
 			return term:spawn(run, state, tick), false
 		elseif state.busy and rule == "skip" then

@@ -59,7 +59,7 @@ local function name_of(uid)
 end
 
 local refusals <const> = {
-	unknown = "its times are not watched any more", early = "the term has just begun: ask again in a moment",
+	unknown = "the term is ending",
 	overlap = "it runs already, since %s, and overlap=skip: no other run begins", queued = "it runs already, since %s, and one that was asked for waits for it",
 }
 
@@ -84,9 +84,14 @@ return function(natives, term, jobs, runner)
 			return false, why, 0
 		end
 		asked = asked + 1
-		local now, since = lunarch.time.now(), runner.running_since(job)
+		local now = lunarch.time.now()
 		local tick = { time = math.floor(now), late = 0, caught_up = false, asked = { by = name_of(uid), number = asked } }
 		local task, waits = natives.cron_ask(term, job.name, tick)
+		local since = runner.running_since(job) -- its own run has not begun yet
+		if task and waits then
+			natives.emit("info", "cron_queued", ("the job \"%s\" (%s:%d) runs again when its run has ended, as %s has asked"):format(
+				job.name, job.path, job.line, tick.asked.by))
+		end
 		if not task then
 			return false, ("the job \"%s\": %s"):format(job.name, refusals[waits]:format(since and iso(since) or "this moment")), 0
 		elseif wait then

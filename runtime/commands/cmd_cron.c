@@ -21,22 +21,23 @@
 #include <unistd.h>
 
 /* All of it is lunarch.crontab (lua/lunarch/crontab.lua), whose options are the first argument, as JSON. Each is a
- * script: what shows something is loaded, prints, and ends before it campaigns. A second argument says how. What is wrong with crontabs names their
- * lines; the line of such a script, and a traceback, would say nothing. */
-#define MODULE                                                                            \
-	"local crontab, options, how = require \"lunarch.crontab\", ... "                   \
-	"local given = json.decode(options) "                                             \
-	"local function try(f, ...) local good, result, err = pcall(f, ...) "             \
-	"if good and result then return result end "                                      \
+ * script: what shows something is loaded, prints, and ends before it campaigns. A second argument says how. What is
+ * wrong with crontabs names their lines; the line of such a script, and a traceback, would say nothing. */
+#define MODULE                                                                \
+	"local crontab, options, how = require \"lunarch.crontab\", ... "     \
+	"local given = json.decode(options) "                                 \
+	"local function try(f, ...) local good, result, err = pcall(f, ...) " \
+	"if good and result then return result end "                          \
 	"return nil, good and err.message or tostring(result) end "
-#define SHOW(call)                                                                        \
-	MODULE "local text, why = try(" call ") if not text then return nil, why end "    \
+#define SHOW(call)                                                                     \
+	MODULE "local text, why = try(" call ") if not text then return nil, why end " \
 	       "io.write(text) io.stdout:flush() return { on_new_leader = print }"
 /* What begins with "return" is a script, and not the body of on_leading. */
 static const char leads[] = "return (function(...) " MODULE "return try(crontab.election, given) end)(...)";
-static const char checks[] = SHOW("function() local jobs, err = crontab.read(given) "
-                                  "return jobs and (how == \"quiet\" and \"\" or (\"%d job%s, no problem found\\n\"):format("
-                                  "#jobs, #jobs == 1 and \"\" or \"s\")), err end");
+static const char checks[] =
+	SHOW("function() local jobs, err = crontab.read(given) "
+             "return jobs and (how == \"quiet\" and \"\" or (\"%d job%s, no problem found\\n\"):format("
+             "#jobs, #jobs == 1 and \"\" or \"s\")), err end");
 static const char lists[] = SHOW("crontab.list, given, how == \"json\"");
 static const char tells[] = SHOW("crontab.tell, given.directory, how == \"json\"");
 
@@ -191,11 +192,9 @@ static int cron_show(struct cron_call *c, const char *script)
 
 static int cron_lead(struct cron_call *c)
 {
-	struct run r = { .options = c->options,
-		         .is_text = true,
-		         .script = leads,
-		         .crontabs = c->files,
-		         .crontab_count = c->count };
+	struct run r = {
+		.options = c->options, .is_text = true, .script = leads, .crontabs = c->files, .crontab_count = c->count
+	};
 	struct err err;
 
 	if (!options_set(&c->options, OPTION_LOCK))
@@ -256,7 +255,8 @@ static int cron_check(const struct cron_call *c)
 	enum cron_order order = c->order;
 
 	if (order == CRON_RUNS && c->count != 1)
-		return command_fail(COMMAND_CRON, EXIT_USAGE, "which job? lunarch cron run JOB: `lunarch cron list` shows them");
+		return command_fail(COMMAND_CRON, EXIT_USAGE,
+		                    "which job? lunarch cron run JOB: `lunarch cron list` shows them");
 	if (order != CRON_TELLS && c->count == 0)
 		return command_fail(COMMAND_CRON, EXIT_USAGE, "which crontab? lunarch cron --lock URL FILE...");
 	if (order == CRON_TELLS && c->count)

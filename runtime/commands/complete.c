@@ -206,6 +206,7 @@ static void offer_words(const struct typed *t)
 		offer("check", "what is wrong with crontabs");
 		offer("list", "when their jobs run next");
 		offer("history", "what ran");
+		offer("run", "a job now, on the leader");
 	}
 	if (t->command == COMMAND_CTL)
 		offer_electors(t, ELECTOR_SCRIPT);

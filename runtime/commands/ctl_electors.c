@@ -137,7 +137,7 @@ void ctl_sockets_fini(struct ctl_sockets *l)
 struct ctl_choice {
 	char *script; /* its whole path */
 	char *lock;   /* as electors name it */
-	bool cron;    /* it runs crontabs */
+	bool cron;    /* by nothing but that it is `lunarch cron` */
 };
 
 /* As the backend writes it. -1: it is no lock's URL. */
@@ -159,7 +159,7 @@ static int choice_make(struct ctl_choice *choice, const struct options *o, const
 	bool by_lock = o->value[OPTION_LOCK].from == OPTION_GIVEN ||
 	               (o->command == COMMAND_CRON && options_set(o, OPTION_LOCK));
 
-	choice->cron = o->command == COMMAND_CRON;
+	choice->cron = o->command == COMMAND_CRON && !by_lock;
 	if (script && by_lock)
 		return err_set(err, ERR_USAGE, "a script or --lock, not both");
 	if (script) {
@@ -196,10 +196,8 @@ static bool choice_fits(const struct ctl_choice *choice, const char *path, char 
 	if (!choice->script && !choice->lock && !choice->cron)
 		return true;
 	answer = ctl_ask(path, &(struct ctl_request){ .command = "status", .ms = -1 }, &err);
-	if (choice->cron && !json_object_get(answer, "cron")) {
-		fits = false;
-	} else if (!choice->script && !choice->lock) {
-		fits = true;
+	if (choice->cron) {
+		fits = json_object_get(answer, "cron") != NULL;
 	} else if (choice->script) {
 		const char *script = json_string_value(json_object_get(answer, "script"));
 		fits = script && strcmp(script, choice->script) == 0;
@@ -249,8 +247,9 @@ int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char 
 
 	*e = (struct ctl_elector){ 0 };
 	int done = choice_make(&choice, o, script, err);
-	enum option socket = choice.cron ? OPTION_CONTROL : OPTION_CTL_SOCKET;
-	bool by_socket = options_set(o, socket) && !choice.script && (choice.cron || !choice.lock);
+	bool cron = o->command == COMMAND_CRON;
+	enum option socket = cron ? OPTION_CONTROL : OPTION_CTL_SOCKET;
+	bool by_socket = options_set(o, socket) && !choice.script && (cron || !choice.lock);
 	if (done == 0 && by_socket)
 		e->path = mem_dup(o->value[socket].text);
 	else if (done == 0 && ctl_sockets_list(&l, o, err) == 0)

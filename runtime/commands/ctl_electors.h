@@ -36,9 +36,9 @@ struct ctl_elector {
 	char *path;     /* of its socket */
 	char *election; /* of which; "" = all */
 };
-/* --control, the script, --lock, or the only one there is; for `cron` only those that run crontabs. script: NULL = none is
- * named. -1 with *err: ERR_USAGE if
- * there are several. Fills in *e, ctl_elector_fini it in any case. Blocks. */
+/* --control, the script, --lock, or the only one there is; for `cron` the only one that is `lunarch cron`. script: NULL
+ * = none is named. -1 with *err: ERR_USAGE if there are several. Fills in *e, ctl_elector_fini it in any case. Blocks.
+ */
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err);
 void ctl_elector_fini(struct ctl_elector *e);
 

@@ -61,12 +61,14 @@ static const struct command_help {
 		"  check            says what is wrong with the files, and what was expected\n"
 		"  list             the jobs with their names, and when each runs next\n"
 		"  history          what ran on this machine, or on all that have the same --output-dir\n"
-		"Exit status: 0 done, 1 a file is wrong or cannot be read, 2 usage, 69 the lock cannot be reached, 143 a second\n"
-		"SIGTERM.",
+		"  run JOB          runs a job now, where the leader runs: its rule for overlapping holds. --wait waits for its end\n"
+		"Exit status: 0 done (run: the job was started), 1 a file is wrong or cannot be read (run: not started, and why),\n"
+		"2 usage, 69 the lock, or run's elector, cannot be reached, 143 a second SIGTERM; with run --wait the job's.",
 		"  lunarch cron --lock etcd://etcd1,etcd2,etcd3/jobs /etc/jobs/crontab\n"
 		"  lunarch cron check /etc/jobs/crontab\n"
 		"  lunarch cron list /etc/jobs/crontab\n"
-		"  lunarch cron history --lock etcd://etcd1,etcd2,etcd3/jobs\n",
+		"  lunarch cron history --lock etcd://etcd1,etcd2,etcd3/jobs\n"
+		"  lunarch cron run --wait nightly\n",
 	},
 	[COMMAND_LEADER] = {
 		"leader [--wait DUR] SCRIPT.lua | --lock URL",

@@ -129,10 +129,10 @@
 	F(str, value)
 
 /* To WIRE_REQUEST, once, before WIRE_STOPPED of its term. text: what was done, or why not. */
-#define WIRE_FIELDS_reply(F)                                             \
-	F(u32, slot)                                                     \
-	F(u64, request)                                                  \
-	F(u8, ok)                                                        \
+#define WIRE_FIELDS_reply(F)                                              \
+	F(u32, slot)                                                      \
+	F(u64, request)                                                   \
+	F(u8, ok)                                                         \
 	F(u32, code) /* an exit status, where the request waits for it */ \
 	F(str, text)
 

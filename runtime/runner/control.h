@@ -6,11 +6,11 @@
  *          with the parameters election=NAME, seconds=N, to=IDENTITY, job=NAME, wait=1 in the URL, each where it is
  *          needed.
  * Answer:  one JSON object. 200: {"ok":true} and, for status, "pid":N, "script":PATH (run; "-e" for a text),
- *          "cron":[FILE, ...] (cron) or "command":PROGRAM (exec), "elections":[...] (standing_json makes the elements); for is-leading,
- *          "leading":BOOL; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT, "gapMs":N (-1:
- *          unknown) and "message":TEXT; for run, "message":TEXT and, with wait, "exitStatus":N; for the others "message":TEXT, or nothing.
- *          Else {"ok":false,"error":TEXT} (control_refuse): 409; 503 with "again":true if another try may succeed; 400,
- *          403, 404, 405 as HTTP has them. /events: events.h. */
+ *          "cron":[FILE, ...] (cron) or "command":PROGRAM (exec), "elections":[...] (standing_json makes the elements);
+ * for is-leading, "leading":BOOL; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT, "gapMs":N
+ * (-1: unknown) and "message":TEXT; for run, "message":TEXT and, with wait, "exitStatus":N; for the others
+ * "message":TEXT, or nothing. Else {"ok":false,"error":TEXT} (control_refuse): 409; 503 with "again":true if another
+ * try may succeed; 400, 403, 404, 405 as HTTP has them. /events: events.h. */
 #ifndef LUNARCH_CONTROL_H
 #define LUNARCH_CONTROL_H
 
@@ -32,9 +32,9 @@ struct control_request { /* valid during the call only */
 	const char *to;       /* the same */
 	const char *job;      /* the same */
 	bool wait;
-	double seconds;       /* -1 = the request says nothing; else 0 to 1e9 */
-	uid_t peer;           /* who asks; (uid_t)-1: the kernel does not say */
-	uint64_t ticket;      /* of this request alone: for control_answer */
+	double seconds;  /* -1 = the request says nothing; else 0 to 1e9 */
+	uid_t peer;      /* who asks; (uid_t)-1: the kernel does not say */
+	uint64_t ticket; /* of this request alone: for control_answer */
 };
 
 /* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. If it

@@ -21,8 +21,8 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	struct options options;
 	const char *script; /* path, or the text itself */
 	bool is_text;
-	const char *const *crontabs; /* of `cron`, whose text `script` is; for people */
-	int crontab_count;           /* 0: it is not `cron` */
+	const char *const *crontabs;   /* of `cron`, whose text `script` is; for people */
+	int crontab_count;             /* 0: it is not `cron` */
 	struct candidate **candidates; /* NULL until the script is loaded for the first time */
 	uint32_t candidate_count;
 	struct worker_set *worker_sets; /* a list: their `next` */

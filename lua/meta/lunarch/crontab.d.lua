@@ -45,9 +45,10 @@ function crontab.next(job, after, count) end
 
 ---The jobs and their next times, for people.
 ---@param options lunarch.CrontabOptions
+---@param json? boolean each line is a job as a JSON object
 ---@return string?
 ---@return lunarch.Error? err
-function crontab.list(options) end
+function crontab.list(options, json) end
 
 ---The runs that a directory knows of, oldest first: job, status, time, began, took, machine, why...
 ---@param directory string
