@@ -1,7 +1,7 @@
 #include "script/request.h"
 
 #include "base/mem.h"
-#include "script/script.h"
+#include "script/script_state.h"
 
 #include <stdlib.h>
 

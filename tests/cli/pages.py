@@ -173,7 +173,7 @@ def run_page(page: str) -> int:
     for path in (place, os.path.join(place, "locks"), os.path.join(place, "shared"), os.path.join(place, "examples")):
         os.makedirs(path)
     write(os.path.join(place, "shared", ".mounted"), "")
-    elector = None
+    elector = jobs = None
     count = 0
     for language, text in blocks(read(page)):
         if not ok(
@@ -193,8 +193,14 @@ def run_page(page: str) -> int:
                 line += f" --state-dir {place}/state"
             if re.match(r"lunarch ctl\b", line):
                 if not elector:
-                    elector = Standing(place)
+                    write(os.path.join(place, "backup.lua"), IDLE)
+                    elector = Standing(place, "electors", "run", os.path.join(place, "backup.lua"))
                 line += f" --state-dir {elector.state}"
+            if re.match(r"lunarch cron run\b", line):
+                if not jobs:
+                    write(os.path.join(place, "jobs.tab"), "# lunarch: name=nightly\n0 0 1 1 * true\n")
+                    jobs = Standing(place, "crons", "cron", os.path.join(place, "jobs.tab"))
+                line += f" --state-dir {jobs.state}"
             p = perform(line, place, environment)
             words = shlex.split(re.sub(r".*\$\((lunarch [^)]*)\).*", r"\1", line))
             status = 0 if goes_on(words) and p.returncode in (0, -signal.SIGTERM, 143) else p.returncode
@@ -202,20 +208,19 @@ def run_page(page: str) -> int:
             if not ok(status in good, f"{page}: {command}"):
                 note(f"{line}\nstatus {p.returncode}\n{p.stdout}")
             count += 1
-    if elector:
-        elector.stop()
+    for standing in (elector, jobs):
+        if standing:
+            standing.stop()
     return count
 
 
 class Standing:
-    """An elector that leads, for `ctl`."""
+    """An elector that leads, for `ctl` and `cron run`."""
 
-    def __init__(self, place: str) -> None:
-        self.state = os.path.join(place, "electors")
-        script = os.path.join(place, "backup.lua")
-        write(script, IDLE)
+    def __init__(self, place: str, name: str, command: str, file: str) -> None:
+        self.state = os.path.join(place, name)
         self.process = subprocess.Popen(
-            ["lunarch", "run", "--lock", os.path.join(place, "standing"), "--state-dir", self.state, script],
+            ["lunarch", command, "--lock", os.path.join(place, name + ".lock"), "--state-dir", self.state, file],
             env=CLEAN,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
