@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The units that are installed, lunarch@, lunarch-exec@ and lunarch-cron@, on two machines with Debian's systemd as process 1. Needs
-root."""
+"""The units that are installed, lunarch@, lunarch-exec@ and lunarch-cron@, on two machines with Debian's systemd as
+process 1. Needs root."""
 
 import os
 import re
