@@ -9,6 +9,8 @@
 #include "admin/admin_metrics.h"
 #include "admin/events.h"
 #include "admin/standing.h"
+#include "admin/state_file.h"
+#include "admin/status.h"
 #include "serve/listener.h"
 #include "serve/server.h"
 
@@ -163,22 +165,11 @@ static int answer_readiness(const struct standing_source *a, const char *name, s
 	return 503;
 }
 
-static void add_status(void *arg, const struct standing *e)
-{
-	struct admin_query *q = arg;
-
-	buf_adds(q->out, q->found++ ? "," : "");
-	standing_json(q->out, e);
-}
-
 static int answer_status(const struct standing_source *a, const char *name, struct buf *body, const char **type)
 {
-	struct admin_query q = { .name = name, .out = body };
-
+	(void)name;
 	*type = "application/json";
-	buf_printf(body, "{\"version\":\"" LUNARCH_BUILD "\",\"pid\":%d,\"elections\":[", (int)getpid());
-	a->list(a->arg, add_status, &q);
-	buf_adds(body, "]}\n");
+	status_json(body, a);
 	return 200;
 }
 
@@ -230,6 +221,7 @@ static int answer_why(const struct standing_source *a, const char *name, struct 
 
 	(void)type;
 	a->list(a->arg, tell_why, &q);
+	state_file_tell(a->state_file, body);
 	if (q.found)
 		return 200;
 	buf_printf(body, *name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", name);

@@ -1,5 +1,6 @@
 #include "admin/admin_metrics.h"
 
+#include "admin/state_file.h"
 #include "base/buf.h"
 #include "base/duration.h"
 #include "base/module.h"
@@ -277,5 +278,6 @@ void admin_metrics(const struct standing_source *a, struct buf *out)
 	}
 	buf_adds(out, "# HELP lunarch_build_info Which build this is.\n# TYPE lunarch_build_info gauge\n"
 	              "lunarch_build_info{version=\"" LUNARCH_BUILD "\"} 1\n");
+	state_file_metrics(a->state_file, out);
 	admin_own_metrics(a, out);
 }

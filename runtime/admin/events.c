@@ -1,36 +1,22 @@
 #include "admin/events.h"
 
+#include "admin/changes.h"
 #include "base/mem.h"
-#include "election/elector.h"
-#include "election/may_lead.h"
+#include "lease/record_time.h"
 #include "serve/server.h"
 
-#include <ev.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SERVERS 2
-/* All elections are looked at before the loop waits, since whatever changes one is done by the loop; but not more often
- * than this, so that a process of a thousand busy elections has time for them. */
-#define LOOK_AFTER_S 0.02
-#define LOOK_EVERY_S 1. /* what changes by the time alone */
-
-struct known_election {
-	char *name, *key; /* key: what has changed if it differs */
-	bool there;
-};
 
 struct events {
-	struct ev_loop *loop;
 	struct standing_source source;
+	struct changes *changes;
+	struct changes_follower follower; /* while somebody follows these events */
 	struct server *servers[SERVERS];
-	ev_prepare before_wait;
-	ev_timer look;
-	ev_tstamp looked_at;
-	struct known_election *known;
-	size_t count;
-	uint64_t changes;
+	bool joining;   /* who asks for the events does not stream yet */
+	struct buf out; /* what one look has found */
 };
 
 /* ---- what is told ---- */
@@ -62,99 +48,14 @@ static void add_gone(struct buf *out, uint64_t id, const char *name)
 	buf_adds(out, ",\"gone\":true}\n\n");
 }
 
-/* All of the standing that is no time and no count. */
-static char *election_key(const struct standing *e)
+static void events_on_changed(void *arg, uint64_t number, const struct standing *e)
 {
-	const struct elector_status *s = e->status;
-	const struct elector_next *n = &s->next;
-	struct buf key = { 0 };
-
-	buf_printf(&key, "%d%d%d%d%d%d%d", s->phase, s->leading, s->standing.paused, s->standing.seen,
-	           s->standing.unreaped, s->standing.looked, s->standing.out_left > 0);
-	buf_printf(&key, " %d%d%d %d%d%d", s->store.answered, s->store.lost, s->store.failing, n->known, n->self,
-	           n->able);
-	buf_printf(&key, " %" PRIu64 " %" PRId64 " %d %s", s->term, s->token, e->may_lead ? (int)e->may_lead->last : -1,
-	           e->warm ? e->warm : "");
-	const char *const texts[] = { s->leader, s->address, s->trouble,    n->identity,
-		                      n->wanted, n->trouble, n->unable_why, e->may_lead ? e->may_lead->why : NULL };
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		buf_printf(&key, "\n%s", texts[i] ? texts[i] : "");
-	return key.data;
+	add_election(&((struct events *)arg)->out, number, e);
 }
 
-/* ---- looking ---- */
-
-struct events_look {
-	struct events *events;
-	size_t at; /* so many were listed */
-	struct buf out;
-};
-
-/* Elections are listed in the same order as last time, most often. */
-static struct known_election *find_known(struct events *e, size_t guess, const char *name)
+static void events_on_gone(void *arg, uint64_t number, const char *name)
 {
-	if (guess < e->count && strcmp(e->known[guess].name, name) == 0)
-		return &e->known[guess];
-	for (size_t i = 0; i < e->count; i++)
-		if (strcmp(e->known[i].name, name) == 0)
-			return &e->known[i];
-	e->known = mem_resize(e->known, (e->count + 1) * sizeof *e->known);
-	e->known[e->count] = (struct known_election){ .name = mem_dup(name) };
-	return &e->known[e->count++];
-}
-
-static void look_at(void *arg, const struct standing *e)
-{
-	struct events_look *l = arg;
-	struct known_election *k = find_known(l->events, l->at++, standing_name(e));
-	char *key = election_key(e);
-
-	k->there = true;
-	if (k->key && strcmp(k->key, key) == 0) {
-		free(key);
-		return;
-	}
-	free(k->key);
-	k->key = key;
-	add_election(&l->out, ++l->events->changes, e);
-}
-
-static void known_fini(struct known_election *k)
-{
-	free(k->name);
-	free(k->key);
-}
-
-static void drop_gone(struct events_look *l)
-{
-	struct events *e = l->events;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < e->count; i++) {
-		if (e->known[i].there) {
-			e->known[kept++] = e->known[i];
-			continue;
-		}
-		add_gone(&l->out, ++e->changes, e->known[i].name);
-		known_fini(&e->known[i]);
-	}
-	e->count = kept;
-}
-
-static void events_look(struct events *e)
-{
-	struct events_look l = { .events = e };
-
-	for (size_t i = 0; i < e->count; i++)
-		e->known[i].there = false;
-	e->source.list(e->source.arg, look_at, &l);
-	drop_gone(&l);
-	for (int i = 0; i < SERVERS && l.out.len; i++)
-		if (e->servers[i])
-			server_push(e->servers[i], &l.out);
-	buf_fini(&l.out);
-	e->looked_at = ev_now(e->loop);
-	ev_timer_again(e->loop, &e->look);
+	add_gone(&((struct events *)arg)->out, number, name);
 }
 
 static bool is_followed(const struct events *e)
@@ -165,35 +66,17 @@ static bool is_followed(const struct events *e)
 	return false;
 }
 
-static void events_rest(struct events *e)
+/* When the last client has gone, nobody need look. */
+static void events_on_looked(void *arg)
 {
-	ev_prepare_stop(e->loop, &e->before_wait);
-	ev_timer_stop(e->loop, &e->look);
-	for (size_t i = 0; i < e->count; i++)
-		known_fini(&e->known[i]);
-	e->count = 0;
-}
+	struct events *e = arg;
 
-static void events_before_wait(struct ev_loop *loop, ev_prepare *w, int revents)
-{
-	struct events *e = w->data;
-
-	(void)revents;
-	if (!is_followed(e)) {
-		events_rest(e);
-	} else if (ev_now(loop) - e->looked_at >= LOOK_AFTER_S || ev_now(loop) < e->looked_at) {
-		events_look(e);
-	} else {
-		ev_timer_stop(loop, &e->look);
-		ev_timer_set(&e->look, LOOK_AFTER_S, LOOK_EVERY_S);
-		ev_timer_start(loop, &e->look);
-	}
-}
-
-/* The loop wakes up, and so looks before it waits again. */
-static void events_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	(void)loop, (void)w, (void)revents;
+	for (int i = 0; i < SERVERS && e->out.len; i++)
+		if (e->servers[i])
+			server_push(e->servers[i], &e->out);
+	buf_fini(&e->out);
+	if (!e->joining && !is_followed(e))
+		changes_leave(e->changes, &e->follower);
 }
 
 /* ---- who follows ---- */
@@ -207,7 +90,7 @@ static void join_election(void *arg, const struct standing *e)
 {
 	struct joined *j = arg;
 
-	add_election(&j->answer->body, j->events->changes, e);
+	add_election(&j->answer->body, changes_number(j->events->changes), e);
 }
 
 void events_join(struct events *e, struct http_answer *a)
@@ -216,10 +99,10 @@ void events_join(struct events *e, struct http_answer *a)
 
 	a->type = "text/event-stream";
 	a->streams = true;
-	if (!ev_is_active(&e->before_wait)) {
-		events_look(e);
-		ev_prepare_start(e->loop, &e->before_wait);
-	}
+	e->joining = true;
+	if (!changes_followed_by(e->changes, &e->follower))
+		changes_follow(e->changes, &e->follower);
+	e->joining = false;
 	buf_adds(&a->body, "retry: 2000\n\n");
 	e->source.list(e->source.arg, join_election, &j);
 }
@@ -240,15 +123,14 @@ void events_leave(struct events *e, const struct server *s)
 			e->servers[i] = NULL;
 }
 
-struct events *events_new(struct ev_loop *loop, const struct standing_source *source)
+struct events *events_new(const struct standing_source *source, struct changes *changes)
 {
 	struct events *e = mem_zero(sizeof *e);
 
-	*e = (struct events){ .loop = loop, .source = *source };
-	ev_prepare_init(&e->before_wait, events_before_wait);
-	ev_init(&e->look, events_on_timer);
-	e->look.repeat = LOOK_EVERY_S;
-	e->before_wait.data = e->look.data = e;
+	*e = (struct events){ .source = *source, .changes = changes };
+	e->follower = (struct changes_follower){
+		.changed = events_on_changed, .gone = events_on_gone, .looked = events_on_looked, .arg = e
+	};
 	return e;
 }
 
@@ -256,7 +138,6 @@ void events_free(struct events *e)
 {
 	if (!e)
 		return;
-	events_rest(e);
-	free(e->known);
+	changes_leave(e->changes, &e->follower);
 	free(e);
 }

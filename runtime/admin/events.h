@@ -1,6 +1,6 @@
 /* Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) about the elections of this
  * process: a message for each election when a client comes, and one for each change after that.
- * Not a log: what changed and changed back between two looks is not told. Renewals alone are no change.
+ * Not what finds the changes: changes.h. What changed and changed back between two looks is not told.
  * Used by admin.c and control.c for /events; program.c has it.
  *
  * Message: id: N, which grows with each change; data: one JSON object: what standing_json says, with "at":TIME before
@@ -10,12 +10,13 @@
 
 #include "admin/standing.h"
 
+struct changes;
 struct http_answer;
-struct ev_loop;
 struct events;
 struct server;
 
-struct events *events_new(struct ev_loop *loop, const struct standing_source *source);
+/* changes: borrowed, outlives it. */
+struct events *events_new(const struct standing_source *source, struct changes *changes);
 void events_free(struct events *e); /* when all servers have left */
 
 /* Two servers at most. Each is borrowed, until it leaves. */

@@ -486,6 +486,21 @@ static int64_t whole_ms(nsec d)
 	return d < 0 || d == NSEC_NEVER ? -1 : d / NSEC_PER_MS;
 }
 
+/* Until when it is proven that it leads, if it does not renew: by the wall clock, and in the seconds of /proc/uptime,
+ * which nobody sets. Both are rounded down. The wall clock is read before the other one, so that a pause between them
+ * makes the claim shorter. */
+static void add_until(struct buf *b, const struct elector_status *s)
+{
+	int64_t wall_us = clock_wall_us();
+	nsec left = s->until - clock_now().boot;
+	char at[32] = "";
+
+	if (s->leading)
+		record_time_print(wall_us + left / 1000, at, sizeof at);
+	buf_printf(b, ",\"leadingUntil\":\"%s\",\"leadingUntilUptime\":%" PRId64 ".%02d", at, s->until / NSEC_PER_SEC,
+	           (int)(s->until % NSEC_PER_SEC / (10 * NSEC_PER_MS)));
+}
+
 static void add_store(struct buf *b, const struct elector_status *s)
 {
 	buf_printf(b, ",\"store\":{\"answered\":%s,\"lost\":%s,\"watching\":%s", s->store.answered ? "true" : "false",
@@ -583,6 +598,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	add_field(out, "leader", s->leader);
 	buf_printf(out, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
 	           s->remaining / NSEC_PER_MS);
+	add_until(out, s);
 	buf_printf(out, ",\"sinceBeganMs\":%" PRId64 ",\"sinceRenewalMs\":%" PRId64, whole_ms(s->since_began),
 	           whole_ms(s->since_renewal));
 	buf_printf(out, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);

@@ -32,9 +32,11 @@ struct standing {         /* an election as it is now; borrowed during the call 
 /* Calls each once for every election there is now. */
 typedef void standing_list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg);
 
+struct state_file;
 struct standing_source {
 	standing_list *list;
 	void *arg;
+	const struct state_file *state_file; /* of the process (state_file.h); NULL: none */
 };
 
 /* Appends one JSON object, without a newline. */

@@ -773,6 +773,7 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
 	} else if (strcmp(q->command, "why") == 0) {
 		standing_tell(&text, &e);
+		state_file_tell(x->program.state_file, &text);
 		buf_adds(reply, "{\"ok\":true,\"text\":");
 		buf_json(reply, text.data ? text.data : "");
 		buf_adds(reply, "}");

@@ -1002,6 +1002,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.term = leading ? lease_term(e->lease) : e->seen.term,
 		.token = leading ? e->token : e->seen.token,
 		.remaining = leading ? instant_until(lease_end(e->lease), now) : 0,
+		.until = leading ? now.boot + instant_until(lease_end(e->lease), now) : 0,
 		.since_began = term ? elapsed_standby(e->began, now) : -1,
 		.since_renewal = term ? elapsed_holder(lease_renewed_at(e->lease), now) : -1,
 		.identity = e->author.identity,

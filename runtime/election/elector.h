@@ -131,6 +131,7 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	uint64_t term;
 	int64_t token;
 	nsec remaining;     /* until is_leading turns false */
+	nsec until;         /* when it turns false unless it renews, by CLOCK_BOOTTIME; 0 while it does not lead */
 	nsec since_began;   /* of a term that has not ended; -1: there is none */
 	nsec since_renewal; /* since the last good write of a term that has not ended was sent; -1: there is none */
 	const char *identity, *address, *lock, *leader;

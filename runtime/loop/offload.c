@@ -5,8 +5,8 @@
 #include <ev.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define STACK_BYTES (512 * 1024) /* enough for libraries; a page that is never used takes no memory */
 
@@ -14,7 +14,7 @@ struct offload {
 	struct ev_loop *loop;
 	ev_async finished;
 	pthread_mutex_t mutex;
-	pthread_cond_t more;
+	pthread_cond_t more, idle;
 	struct offload_job *todo, **todo_end;
 	struct offload_job *done, **done_end;
 	int threads, most;
@@ -42,6 +42,7 @@ static struct offload_job *take_first(struct offload_job **first, struct offload
 static void offload_destroy(struct offload *o)
 {
 	pthread_cond_destroy(&o->more);
+	pthread_cond_destroy(&o->idle);
 	pthread_mutex_destroy(&o->mutex);
 	free(o);
 }
@@ -64,6 +65,8 @@ static void *thread_main(void *arg)
 		pthread_mutex_lock(&o->mutex);
 		o->busy--;
 		append(&o->done_end, j);
+		if (!o->busy && !o->waiting)
+			pthread_cond_signal(&o->idle);
 		if (!o->closed)
 			ev_async_send(o->loop, &o->finished);
 	}
@@ -120,6 +123,7 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	o->done_end = &o->done;
 	pthread_mutex_init(&o->mutex, NULL);
 	pthread_cond_init(&o->more, NULL);
+	pthread_cond_init(&o->idle, NULL);
 	ev_async_init(&o->finished, offload_on_finished);
 	o->finished.data = o;
 	ev_async_start(loop, &o->finished);
@@ -156,6 +160,20 @@ void offload_run(struct offload *o, struct offload_job *j)
 	pthread_cond_signal(&o->more); /* after the unlock, so that the thread need not wait for the mutex */
 	if (nobody)
 		run_here(o);
+}
+
+bool offload_wait(struct offload *o, nsec at_most)
+{
+	nsec end = clock_monotonic() + at_most;
+	struct timespec until = { .tv_sec = end / NSEC_PER_SEC, .tv_nsec = end % NSEC_PER_SEC };
+	int failed = 0;
+
+	pthread_mutex_lock(&o->mutex);
+	while ((o->busy || o->waiting) && !failed)
+		failed = pthread_cond_clockwait(&o->idle, &o->mutex, CLOCK_MONOTONIC, &until);
+	bool idle = !o->busy && !o->waiting;
+	pthread_mutex_unlock(&o->mutex);
+	return idle;
 }
 
 /* A thread may be inside a call that never returns, so this does not wait for the threads: the last one that ends frees

@@ -1,11 +1,14 @@
 /* Runs blocking calls (fsync, a network file system that hangs, scans of /proc) on a few threads beside the loop.
  * Not a general task system: a job must not allocate, since each thread that does makes malloc(3) keep memory for it.
  * libpq's log-in allocates all the same.
- * Used by the file lock, the proof of death, name look-ups and PostgreSQL's log-in. */
+ * Used by the file lock, the proof of death, name look-ups, the state file and PostgreSQL's log-in. */
 #ifndef LUNARCH_OFFLOAD_H
 #define LUNARCH_OFFLOAD_H
 
+#include "base/clock.h"
 #include "base/err.h"
+
+#include <stdbool.h>
 
 struct ev_loop;
 struct offload;
@@ -21,6 +24,11 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err);
 
 /* j belongs to the offload until done is called. */
 void offload_run(struct offload *o, struct offload_job *j);
+
+/* Blocks until no job works or waits, but not longer than at_most. Does not call done: the loop does, or nobody after
+ * offload_free. true: no thread touches any job any more, so their memory may be freed after offload_free. For the end
+ * of the process alone. */
+bool offload_wait(struct offload *o, nsec at_most);
 
 /* Does not wait for jobs, since a thread in an uninterruptible call cannot be joined. Their done is not called any
  * more, and their memory is not freed. Call it at the end of the process. */

@@ -64,6 +64,7 @@ enum option {
 	OPTION_RESOURCE_NAME,
 	OPTION_RESOURCE_NAMESPACE,
 	OPTION_LISTEN,       /* run, exec: the admin endpoint */
+	OPTION_STATE_FILE,   /* run, exec: where the elections stand, as a file */
 	OPTION_STATE_DIR,    /* no variable on purpose: where locks lie must not depend on the environment */
 	OPTION_USER,         /* run, exec; no variable, either: as whom a program runs */
 	OPTION_NO_NEW_PRIVS, /* run, exec */

@@ -1,5 +1,6 @@
 #include "runner/program.h"
 
+#include "admin/changes.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/trust.h"
@@ -158,14 +159,31 @@ static void program_list_elections(void *arg, void (*each)(void *each_arg, const
 	p->ops->elections(p->arg, each, each_arg);
 }
 
+static struct standing_source program_source(struct program *p)
+{
+	return (struct standing_source){ program_list_elections, p, p->state_file };
+}
+
+/* As the endpoint below: a file that was asked for must be there. */
+static int open_state_file(struct program *p, const struct options *o, struct err *err)
+{
+	const char *path = options_text(o, OPTION_STATE_FILE, NULL);
+	struct standing_source source = program_source(p);
+
+	if (*path)
+		p->state_file = state_file_new(p->loop, path, &source, p->changes, err);
+	return *path && !p->state_file ? -1 : 0;
+}
+
 /* An endpoint that was asked for and cannot be opened is an error: nobody would see whether the program leads. */
 static int open_admin(struct program *p, const struct options *o, struct err *err)
 {
 	const char *address = options_text(o, OPTION_LISTEN, NULL);
 
+	struct standing_source source = program_source(p);
+
 	if (*address)
-		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p },
-		                     p->events, err);
+		p->admin = admin_new(p->loop, address, &source, p->events, err);
 	return *address && !p->admin ? -1 : 0;
 }
 
@@ -221,9 +239,16 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
 	watch_signals(p, signals);
 	watch_clock(p);
-	p->events = events_new(p->loop, &(struct standing_source){ program_list_elections, p });
+	struct standing_source source = program_source(p);
+	p->changes = changes_new(p->loop, &source);
+	p->events = events_new(&source, p->changes);
 	open_control(p, o);
-	return open_admin(p, o, err);
+	if (open_state_file(p, o, err) < 0)
+		return -1;
+	if (open_admin(p, o, err) == 0)
+		return 0;
+	state_file_free(p->state_file);
+	return -1;
 }
 
 void program_fini(struct program *p)
@@ -238,6 +263,8 @@ void program_fini(struct program *p)
 	admin_free(p->admin);
 	control_free(p->control);
 	events_free(p->events);
+	state_file_free(p->state_file);
+	changes_free(p->changes);
 	death_watches_free(p->death_watches);
 	lock_env_fini(&p->env);
 	offload_free(p->env.offload);

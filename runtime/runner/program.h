@@ -8,6 +8,7 @@
 #include "locks/lock.h"
 #include "loop/timeline.h"
 #include "admin/admin.h"
+#include "admin/state_file.h"
 #include "runner/control.h"
 #include "admin/events.h"
 #include "runner/options.h"
@@ -33,8 +34,10 @@ struct program {
 	struct lock_env env;
 	struct proof_self self;
 	struct death_watches *death_watches;
+	struct changes *changes; /* of the elections, for these */
+	struct state_file *state_file; /* NULL: not asked for */
 	struct admin *admin;     /* NULL: not asked for */
-	struct events *events;   /* of what changes, for both of these */
+	struct events *events;   /* for admin and control */
 	struct control *control; /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;

@@ -133,6 +133,7 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 		buf_adds(&text, text.len ? "\n" : "");
 		standing_tell(&text, &e);
 	}
+	state_file_tell(r->program.state_file, &text);
 	reply_text(reply, "text", text.len ? text.data : "no election runs here yet: the script is being loaded\n");
 	buf_fini(&text);
 }

@@ -5,6 +5,7 @@
 
 #include "admin/admin.h"
 #include "runner/control.h"
+#include "admin/changes.h"
 #include "admin/events.h"
 #include "serve/request.h"
 
@@ -113,7 +114,7 @@ static void talk(struct ev_loop *loop, struct input in, bool json_alone)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct ev_loop *loop;
-	const struct standing_source source = { no_elections, NULL };
+	const struct standing_source source = { no_elections, NULL, NULL };
 	struct input in = { data, size };
 	char address[sizeof at.sun_path + 10];
 	struct err err;
@@ -126,7 +127,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	parse_alone(data, size);
 	how = input_byte(&in);
-	struct events *events = events_new(loop, &source);
+	struct changes *changes = changes_new(loop, &source);
+	struct events *events = events_new(&source, changes);
 	if (how & 64) {
 		snprintf(address, sizeof address, "unix:%s", at.sun_path);
 		struct admin *admin = admin_new(loop, address, &source, events, &err);
@@ -140,5 +142,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		control_free(control);
 	}
 	events_free(events);
+	changes_free(changes);
 	return 0;
 }

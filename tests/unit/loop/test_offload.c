@@ -133,6 +133,27 @@ static void test_free(struct ev_loop *loop)
 	ok(done == 0 && !running.done && !queued.done, "and nothing is reported after it");
 }
 
+static void test_wait(struct ev_loop *loop)
+{
+	static struct job first, second;
+	struct offload *o = offload_new(loop, 1, NULL);
+	sem_t open;
+
+	done = 0;
+	sem_init(&open, 0, 0);
+	ok(offload_wait(o, 0), "a pool without jobs need not be waited for");
+	first = (struct job){ .off = { .work = work, .done = finished }, .wait = &open };
+	second = (struct job){ .off = { .work = work, .done = finished } };
+	offload_run(o, &first.off);
+	offload_run(o, &second.off);
+	ok(!offload_wait(o, NSEC_PER_MS), "a job that hangs is not waited for longer than one is told to");
+	sem_post(&open);
+	ok(offload_wait(o, 600 * NSEC_PER_SEC), "jobs that end are waited for, with those behind them");
+	ok(pthread_equal(first.worked_on, second.worked_on) && done == 0, "which are then over, and not reported");
+	offload_free(o);
+	sem_destroy(&open);
+}
+
 int main(void)
 {
 	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
@@ -142,6 +163,7 @@ int main(void)
 	test_many(loop);
 	test_hanging(loop);
 	test_free(loop);
+	test_wait(loop);
 	ok(!offload_new(loop, 0, &err) && err.code == ERR_USAGE, "no threads at all is refused");
 	ok(!offload_new(loop, 17, &err), "so are more than 16");
 	struct offload *idle = offload_new(loop, 2, NULL);
