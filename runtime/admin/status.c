@@ -4,8 +4,9 @@
 #include "base/proc.h"
 #include "lease/record_time.h"
 
+#include <ctype.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,15 +43,15 @@ void status_json(struct buf *out, const struct standing_source *source)
 	buf_adds(out, "]}\n");
 }
 
-/* strtoull and sscanf take more than status_json writes; this takes exactly that. */
 static bool take_number(const char **at, const char *before, uint64_t *out)
 {
 	size_t len = strlen(before);
-	int digits = 0;
+	char *end;
 
-	if (strncmp(*at, before, len) != 0 || sscanf(*at + len, "%19" SCNu64 "%n", out, &digits) != 1)
+	if (strncmp(*at, before, len) != 0 || !isdigit((unsigned char)(*at)[len]))
 		return false;
-	*at += len + (size_t)digits;
+	*out = strtoull(*at + len, &end, 10);
+	*at = end;
 	return true;
 }
 
