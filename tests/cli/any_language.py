@@ -16,7 +16,7 @@ from tap import done, note, ok
 
 TMP = scratch()
 atexit.register(stop_everyone)
-SOCKET = f"{TMP}/web.sock"
+SOCKET, FILE = f"{TMP}/web.sock", f"{TMP}/web.json"
 with open(os.path.join(ROOT, "docs", "any-language.md"), encoding="utf-8") as f:
     TEXT = f.read()
 
@@ -25,7 +25,7 @@ def block(heading: str) -> str:
     """The first block of code under it, with our socket."""
     found = re.search(rf"^## {heading}$.*?^```[^\n]*\n(.*?)^```$", TEXT, re.M | re.S)
     assert found, heading
-    return found[1].replace("/run/web.sock", SOCKET)
+    return found[1].replace("/run/web.sock", SOCKET).replace("/run/web.json", FILE)
 
 
 class Program:
@@ -58,13 +58,15 @@ def candidate(name: str, *more: str) -> Candidate:
 
 first = candidate("first")
 first.event("became_leader")
-second = candidate("second", "--listen", f"unix:{SOCKET}", "--control", f"{TMP}/ctl.sock")
+second = candidate("second", "--listen", f"unix:{SOCKET}", "--control", f"{TMP}/ctl.sock", "--state-file", FILE)
 second.event("comes_next")
 programs = [
     Program("Shell", "sh", "sh"),
     Program("Python", "py", sys.executable),
     Program("Go", "go", "go", "run"),
     Program("Node", "js", "node"),
+    Program("A file, in shell", "sh", "sh"),
+    Program("A file, in Python", "py", sys.executable),
 ]
 for p in programs:
     p.says("standby", "it is told that its elector stands by")

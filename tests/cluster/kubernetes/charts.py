@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from candidates import Candidate, stop_everyone
 from kube_rig import Cluster
 from processes import CACHE, PATIENCE, ROOT, scratch, wait_for
-from servers import free_port
+from servers import Redis, free_port
 from tap import done, note, ok, same
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
@@ -200,6 +200,7 @@ def chart(c: Cluster) -> None:
         (("--set", "script=x,scriptConfigMap=y"), "give one of them"),
         (("--set", "script=x,replica=2"), "replica"),
         (("--set", "script=x,env.a-b=c"), "a-b"),
+        (("--set", "script=x,passwordSecret.name=s"), "give lock"),
     ):
         r = helm(ns, *wrong)
         ok(r.returncode and why in r.stderr, f"chart: {' '.join(wrong) or 'nothing'} is refused: {why}")
@@ -209,6 +210,36 @@ def chart(c: Cluster) -> None:
         (None, None, []),
         "chart: of another store's lock the role has no rule; a ConfigMap and no budget, where that is asked for",
     )
+
+
+def password(c: Cluster) -> None:
+    """From a Secret, for a store that asks for one: a real Redis."""
+    ns, secret = c.namespace("password"), "pass%2F:@word"
+    redis = Redis("--requirepass", secret)
+    try:
+        lock = redis.url("night")
+        words = ("--set", f"script=x,lock={lock},passwordSecret.name=store,passwordSecret.key=redis-password")
+        r = helm(ns, *words)
+        if not ok(r.returncode == 0, "chart: with a Secret's password"):
+            note(r.stderr)
+        made = taken(c, ns, "password", r.stdout)
+        (container,) = kind(made, "Deployment")["spec"]["template"]["spec"]["containers"]
+        env = {e["name"]: e for e in container["env"]}
+        same(
+            env["LUNARCH_LOCK_PASSWORD"].get("valueFrom"),
+            {"secretKeyRef": {"name": "store", "key": "redis-password"}},
+            "chart: the password comes from the Secret's key",
+        )
+        # What the kubelet makes of it.
+        told = {"LUNARCH_LOCK": env["LUNARCH_LOCK"]["value"], "LUNARCH_LOCK_PASSWORD": secret}
+        p = Candidate("-e", SCRIPT, env=told)
+        ok(p.wait("became_leader"), "chart: with which a candidate leads on a store that asks for it")
+        same(p.stop(), 0, "chart: and ends well")
+        p = Candidate("-e", SCRIPT, env={**told, "LUNARCH_LOCK_PASSWORD": "wrong"})
+        ok(p.leave() not in (0, None) or p.complaints(), "chart: and with another one does not")
+        p.stop()
+    finally:
+        redis.stop()
 
 
 def kustomization(c: Cluster) -> None:
@@ -223,36 +254,70 @@ def kustomization(c: Cluster) -> None:
     same(kind(made, "ConfigMap")["metadata"]["name"], script, "kustomization: the pods have the script's ConfigMap")
 
 
-def sidecar(c: Cluster) -> None:
-    ns, home = c.namespace("sidecar"), scratch()
+def with_components(application: str, *components: str) -> str:
+    """What kustomize makes of an application and these."""
+    home = scratch()
+    paths = [os.path.relpath(os.path.join(EXAMPLE, part), os.path.realpath(home)) for part in components]
     for name, text in (
-        ("shop.yaml", APPLICATION),
-        (
-            "kustomization.yaml",
-            "resources: [shop.yaml]\ncomponents: ["
-            + os.path.relpath(os.path.join(EXAMPLE, "sidecar"), os.path.realpath(home))
-            + "]\n",
-        ),
+        ("shop.yaml", application),
+        ("kustomization.yaml", f"resources: [shop.yaml]\ncomponents: [{', '.join(paths)}]\n"),
     ):
         with open(os.path.join(home, name), "w") as f:
             f.write(text)
     r = tool("kustomize", "build", home)
-    if not ok(r.returncode == 0, "kustomize adds the sidecar to a Deployment"):
+    if not ok(r.returncode == 0, f"kustomize adds {' and '.join(components)} to a Deployment"):
         note(r.stderr)
-    made = taken(c, ns, "sidecar", r.stdout)
+    return r.stdout
+
+
+def sidecar(c: Cluster) -> None:
+    ns = c.namespace("sidecar")
+    made = taken(c, ns, "sidecar", with_components(APPLICATION, "sidecar"))
     pod = kind(made, "Deployment")["spec"]["template"]["spec"]
     same([p["name"] for p in pod["containers"]], ["shop"], "sidecar: the program is as it was")
     (beside,) = pod["initContainers"]
     same(beside["restartPolicy"], "Always", "sidecar: it starts before the program, and ends after it")
     restricted("sidecar", pod, beside)
+    same([v["name"] for v in pod["volumes"]], ["lunarch-state"], "sidecar: the pod has no volume more than it needs")
     led(c, ns, "sidecar", made, beside, [beside["startupProbe"], beside["livenessProbe"]], None)
+
+
+def state_file(c: Cluster) -> None:
+    """The sidecar's variant with a file that the program reads."""
+    ns, place = c.namespace("file"), scratch()
+    shop = APPLICATION.replace(
+        '"shop:1"', '"shop:1", volumeMounts: [{name: lunarch-file, mountPath: /run/lunarch, readOnly: true}]'
+    )
+    made = taken(c, ns, "state file", with_components(shop, "sidecar", "sidecar-file"))
+    pod = kind(made, "Deployment")["spec"]["template"]["spec"]
+    (beside,) = pod["initContainers"]
+    restricted("state file", pod, beside)
+    (mount,) = (m for m in beside["volumeMounts"] if m["name"] == "lunarch-file")
+    env = {e["name"]: e.get("value") for e in beside["env"]}
+    same(
+        (os.path.dirname(env["LUNARCH_STATE_FILE"] or ""), [v for v in pod["volumes"] if v["name"] == "lunarch-file"]),
+        (mount["mountPath"], [{"name": "lunarch-file", "emptyDir": {"medium": "Memory"}}]),
+        "state file: it lies in a volume in memory that both containers have",
+    )
+    path = os.path.join(place, os.path.basename(env["LUNARCH_STATE_FILE"] or "?"))
+    p = Candidate("--lock", os.path.join(place, "lock"), "-e", SCRIPT, env={"LUNARCH_STATE_FILE": path})
+    p.wait("became_leader")
+
+    def leads() -> bool:
+        with open(path) as f:
+            return any(e["leading"] for e in json.load(f)["elections"])
+
+    ok(wait_for(leads), "state file: by which variable a candidate says there that it leads")
+    p.stop()
 
 
 try:
     with Cluster() as cluster:
         chart(cluster)
+        password(cluster)
         kustomization(cluster)
         sidecar(cluster)
+        state_file(cluster)
 finally:
     stop_everyone()
 done()
