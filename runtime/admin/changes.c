@@ -64,9 +64,9 @@ static uint64_t election_digest(const struct standing *e)
 		s->token,
 		e->may_lead ? (int64_t)e->may_lead->last : -1,
 	};
-	const char *const texts[] = { e->warm,   s->leader,  s->address,    s->trouble,
-		                      n->identity, n->wanted,  n->trouble,    n->unable_why,
-		                      e->may_lead ? e->may_lead->why : NULL };
+	const char *const texts[] = { e->warm,    s->leader,     s->address,
+		                      s->trouble, n->identity,   n->wanted,
+		                      n->trouble, n->unable_why, e->may_lead ? e->may_lead->why : NULL };
 	uint64_t h = hash_bytes(HASH_SEED, numbers, sizeof numbers);
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

@@ -17,16 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RETRY_AFTER (2 * NSEC_PER_SEC)       /* when a write has failed, and nothing changes */
-#define REFRESH_LEAST (100 * NSEC_PER_MS)    /* between two writes that only say how long it leads */
-#define END_PATIENCE (2 * NSEC_PER_SEC)      /* for the last write, on a disk that hangs */
-#define HEAD_MAX 512                         /* so much of a file says who wrote it */
+#define RETRY_AFTER (2 * NSEC_PER_SEC)    /* when a write has failed, and nothing changes */
+#define REFRESH_LEAST (100 * NSEC_PER_MS) /* between two writes that only say how long it leads */
+#define END_PATIENCE (2 * NSEC_PER_SEC)   /* for the last write, on a disk that hangs */
+#define HEAD_MAX 512                      /* so much of a file says who wrote it */
 
 struct state_write { /* one try, for a thread; it must not allocate */
 	struct offload_job job;
 	struct state_file *file;
 	struct buf content;
-	int error;       /* errno; 0: it is there */
+	int error;        /* errno; 0: it is there */
 	const char *step; /* what failed */
 };
 
@@ -36,7 +36,8 @@ struct state_file {
 	struct standing_source source;
 	struct changes *changes;
 	struct changes_follower follower;
-	struct offload *offload; /* its own thread: a file system that hangs must not cost the elections one of theirs */
+	struct offload
+		*offload; /* its own thread: a file system that hangs must not cost the elections one of theirs */
 	struct state_write write, last; /* last: that the process ends */
 	bool flying, changed;
 	nsec again_at; /* by clock_now().boot; NSEC_NEVER: when something changes */
@@ -315,7 +316,8 @@ void state_file_free(struct state_file *f)
 		file_release(f);
 	} else {
 		log_event(LOG_WARN, NULL, "state_file_failed",
-		          "--state-file %s: its file system does not answer; the file does not say that we end", f->path);
+		          "--state-file %s: its file system does not answer; the file does not say that we end",
+		          f->path);
 	}
 }
 

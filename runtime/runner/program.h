@@ -34,11 +34,11 @@ struct program {
 	struct lock_env env;
 	struct proof_self self;
 	struct death_watches *death_watches;
-	struct changes *changes; /* of the elections, for these */
+	struct changes *changes;       /* of the elections, for these */
 	struct state_file *state_file; /* NULL: not asked for */
-	struct admin *admin;     /* NULL: not asked for */
-	struct events *events;   /* for admin and control */
-	struct control *control; /* NULL: none could be made; the log says why */
+	struct admin *admin;           /* NULL: not asked for */
+	struct events *events;         /* for admin and control */
+	struct control *control;       /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;
 	sigset_t ignored; /* by whoever started this process, as nohup(1) does: they stay so, for a command too */

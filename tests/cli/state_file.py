@@ -115,7 +115,9 @@ def changes() -> None:
     os.umask(0o077)
     b = candidate("b", B)
     b.event("comes_next")
-    s = shows(B, "the file of a standby names the leader", lambda s: s["elections"] and s["elections"][0]["leader"] == "a")
+    s = shows(
+        B, "the file of a standby names the leader", lambda s: s["elections"] and s["elections"][0]["leader"] == "a"
+    )
     ok(not leads(s) and s["elections"][0]["leadingUntil"] == "", "and claims nothing")
     same(stat.S_IMODE(os.stat(B).st_mode), 0o600, "a stricter umask counts")
     os.umask(0o022)
@@ -166,7 +168,9 @@ def several() -> None:
     shows(A, "one that a reload takes away is not in it any more", lambda s: known(s) == [("q", True)])
     same(c.stop(), 0, "it ends")
     env = {"LUNARCH_STATE_FILE": A}
-    c = Candidate("--lock", f"{TMP}/x", "--", "sh", "-c", "env; exec sleep 1000", command="exec", env=env, options=STEADY)
+    c = Candidate(
+        "--lock", f"{TMP}/x", "--", "sh", "-c", "env; exec sleep 1000", command="exec", env=env, options=STEADY
+    )
     shows(A, "exec has it, by its variable", lambda s: leads(s) and s["pid"] == c.pid)
     c.stop()
     crontab = f"{TMP}/crontab"
@@ -268,7 +272,9 @@ def hanging_disk() -> None:
             return int(json.loads(ctl("status", "--json"))["elections"][0]["renewals"])
 
         had = renewals()
-        ok(wait_for(lambda: renewals() >= had + 6), "one that hangs costs nobody the lease")  # 0.8 s each; the lease: 6 s
+        ok(
+            wait_for(lambda: renewals() >= had + 6), "one that hangs costs nobody the lease"
+        )  # 0.8 s each; the lease: 6 s
         ok(not leads(state(f"{real}/s.json")), "its file claims nothing any more")
         c.ask_to_stop()
         ok(c.wait("state_file_failed", "does not answer"), "it keeps the process from ending for a short time alone")

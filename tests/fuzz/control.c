@@ -114,7 +114,7 @@ static void talk(struct ev_loop *loop, struct input in, bool json_alone)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct ev_loop *loop;
-	const struct standing_source source = { no_elections, NULL, NULL };
+	const struct standing_source source = { .list = no_elections };
 	struct input in = { data, size };
 	char address[sizeof at.sun_path + 10];
 	struct err err;

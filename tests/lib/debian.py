@@ -28,11 +28,18 @@ def needs(*programs: str) -> None:
         sys.exit(f"make test-deb makes a Debian in a directory: it needs root, and {' and '.join(programs)}")
 
 
+def installed_kb(package: str) -> str:
+    return run("dpkg-deb", "--field", package, "Installed-Size").strip()
+
+
 def build(directory: str, *version: str) -> dict[str, str]:
     """The packages, without those of symbols: file by name."""
     said = run(os.path.join(ROOT, "scripts", "deb.sh"), directory, *version)
     same(said, "", f"lintian has nothing to say ({os.path.basename(directory)})")
+    note("lintian: no error and no warning")
     files = [f for f in glob.glob(os.path.join(directory, "*.deb")) if "-dbgsym" not in f]
+    for f in sorted(files):
+        note(f"{os.path.basename(f)}: {os.path.getsize(f) / 1000:.0f} KB, {installed_kb(f)} KB installed")
     return {os.path.basename(f).split("_")[0]: f for f in files}
 
 

@@ -27,7 +27,7 @@ static void list(void *arg, void (*each)(void *each_arg, const struct standing *
 
 static int ask(const char *path, struct buf *body)
 {
-	static const struct standing_source source = { list, NULL };
+	static const struct standing_source source = { .list = list };
 	const char *type = "";
 
 	buf_drop(body, body->len);
