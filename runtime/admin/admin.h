@@ -1,4 +1,4 @@
-/* Room admin: what a program shows of its elections: where each stands, metrics, events, and the page.
+/* Room admin: what a program shows of its elections: where each stands, metrics, events, the page, the state file.
  *
  * The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history,
  * /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the control

@@ -39,7 +39,7 @@ struct state_file {
 	struct offload
 		*offload; /* its own thread: a file system that hangs must not cost the elections one of theirs */
 	struct state_write write, last; /* last: that the process ends */
-	bool flying, changed;
+	bool writing, changed;
 	nsec again_at; /* by clock_now().boot; NSEC_NEVER: when something changes */
 	int failing;   /* errno of the last write */
 	struct instant failing_since;
@@ -139,7 +139,7 @@ static void write_done(struct offload_job *j)
 	struct state_write *w = (struct state_write *)j;
 	struct state_file *f = w->file;
 
-	f->flying = false;
+	f->writing = false;
 	note_outcome(f, w);
 	if (w->error) {
 		nsec retry_at = clock_now().boot + RETRY_AFTER;
@@ -189,10 +189,10 @@ static void file_on_looked(void *arg)
 {
 	struct state_file *f = arg;
 
-	if (f->flying || (!f->changed && clock_now().boot < f->again_at))
+	if (f->writing || (!f->changed && clock_now().boot < f->again_at))
 		return;
 	describe(f, &f->write.content);
-	f->flying = true;
+	f->writing = true;
 	offload_run(f->offload, &f->write.job);
 }
 
