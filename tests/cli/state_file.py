@@ -130,6 +130,12 @@ def changes() -> None:
     s = shows(A, "while it renews its claim moves on", lambda s: s["elections"][0]["leadingUntilUptime"] > first + 2)
     ok(leads(s), "before it is over")
     reader = Reader(A, B)
+    with open(A, encoding="utf-8") as held:
+        before = held.read()
+        shows(A, "a reader that keeps the file open", lambda s: json.dumps(s) != json.dumps(json.loads(before)))
+        held.seek(0)
+        same(held.read(), before, "goes on seeing the one that it opened, whole:")
+        same(os.fstat(held.fileno()).st_nlink, 0, "it is replaced, and never written into")
     a.kill(signal.SIGUSR1)
     s = shows(B, "after a hand-over the next leader's file says so,", leads)
     ok(s["elections"][0]["token"] > term["token"], "with its token")
@@ -148,7 +154,11 @@ def changes() -> None:
     same(b.stop(), 0, "so does the other")
     reader.over = True
     reader.thread.join(PATIENCE)
-    same(reader.wrong[:3], [], f"in all that time each of {reader.reads} reads found a whole file, with no claim that is too long")
+    same(
+        reader.wrong[:3],
+        [],
+        f"in all that time each of {reader.reads} reads found a whole file, with no claim that is too long",
+    )
     ok(reader.reads > 100, "of which there were many", str(reader.reads))
     same([n for n in os.listdir(TMP) if n.endswith("-new")], [], "and nothing else lies there")
 
@@ -172,9 +182,7 @@ def several() -> None:
     shows(A, "one that a reload takes away is not in it any more", lambda s: known(s) == [("q", True)])
     same(c.stop(), 0, "it ends")
     env = {"LUNARCH_STATE_FILE": A}
-    c = Candidate(
-        "--lock", f"{TMP}/x", "--", "sleep", "1000", command="exec", env=env, options=STEADY
-    )
+    c = Candidate("--lock", f"{TMP}/x", "--", "sleep", "1000", command="exec", env=env, options=STEADY)
     shows(A, "exec has it, by its variable", lambda s: leads(s) and s["pid"] == c.pid)
     c.stop()
     crontab = f"{TMP}/crontab"
