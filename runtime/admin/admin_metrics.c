@@ -6,6 +6,7 @@
 #include "base/module.h"
 #include "election/elector.h"
 #include "admin/script_metrics.h"
+#include "service/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,6 +183,26 @@ static void add_handovers(struct buf *out, const struct metric *m, const struct 
 	}
 }
 
+static void add_service_published(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	struct service_status st;
+
+	if (!e->service)
+		return;
+	service_status(e->service, &st);
+	add_value(out, m, e, st.published);
+}
+
+static void add_service_failures(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	struct service_status st;
+
+	if (!e->service)
+		return;
+	service_status(e->service, &st);
+	add_value(out, m, e, (int64_t)st.failures);
+}
+
 /* The first two have the names that client-go gives them, so that dashboards and alerts made for it work here, too. */
 static const struct metric metrics[] = {
 	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
@@ -206,6 +227,11 @@ static const struct metric metrics[] = {
 	  "Terms that this process ended in order to hand over: by an operator's request (lunarch ctl handover), to a "
 	  "larger priority (--preempt), or by rotation (--max-term).",
 	  add_handovers },
+	{ "lunarch_service_published", "gauge",
+	  "1 while this process keeps the address of its Service (--service); no series without one.",
+	  add_service_published },
+	{ "lunarch_service_failures_total", "counter",
+	  "Attempts to keep the Service's address that failed or were refused.", add_service_failures },
 	{ "lunarch_durations_info", "gauge", "The durations in force, as labels; 1.", add_durations },
 	{ "lunarch_hook_errors_total", "counter", "Hooks that raised an error or had to be killed.", add_hook_errors },
 };

@@ -4,6 +4,7 @@
 #include "election/elector.h"
 #include "election/handover.h"
 #include "election/may_lead.h"
+#include "service/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -428,6 +429,19 @@ static void tell_next(struct buf *out, const struct standing *e)
 	}
 }
 
+static void tell_service(struct buf *out, const struct standing *e)
+{
+	struct buf text = { 0 };
+
+	if (!e->service)
+		return;
+	service_tell(e->service, &text);
+	buf_adds(out, "  ");
+	buf_plain(out, text.data);
+	buf_adds(out, "\n");
+	buf_fini(&text);
+}
+
 void standing_tell(struct buf *out, const struct standing *e)
 {
 	bool told = false;
@@ -453,6 +467,7 @@ void standing_tell(struct buf *out, const struct standing *e)
 	if (!told && !e->status->leading)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
 	tell_next(out, e);
+	tell_service(out, e);
 	buf_adds(out, "what happened, oldest first:\n");
 	elector_why(e->elector, out);
 	if (e->tell_more)
@@ -577,6 +592,19 @@ static void add_next(struct buf *b, const struct standing *e)
 	buf_adds(b, "}");
 }
 
+static void add_service(struct buf *b, const struct standing *e)
+{
+	struct service_status st;
+
+	service_status(e->service, &st);
+	buf_printf(b, ",\"service\":{\"published\":%s,\"failures\":%" PRIu64, st.published ? "true" : "false",
+	           st.failures);
+	add_field(b, "name", st.name);
+	add_field(b, "address", st.host);
+	add_field(b, "trouble", st.trouble);
+	buf_adds(b, "}");
+}
+
 void standing_json(struct buf *out, const struct standing *e)
 {
 	static const char *const phases[] = {
@@ -612,6 +640,8 @@ void standing_json(struct buf *out, const struct standing *e)
 	if (e->may_lead)
 		add_may_lead(out, e->may_lead);
 	add_next(out, e);
+	if (e->service)
+		add_service(out, e);
 	add_reasons(out, e);
 	buf_adds(out, "}");
 }

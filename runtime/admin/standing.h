@@ -13,6 +13,7 @@ struct elector;
 struct elector_status;
 struct may_lead;
 struct script_metrics;
+struct service;
 
 struct standing {         /* an election as it is now; borrowed during the call */
 	const char *name; /* of the election; "" = the lock's URL */
@@ -24,6 +25,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const char *warm;     /* exec --warm, of who comes next: "ready", "starting" or "cold"; NULL otherwise */
 	unsigned hook_errors; /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
+	const struct service *service;        /* of --service; NULL: none */
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
 	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */
 	void (*tell_more)(const void *arg, struct buf *out);

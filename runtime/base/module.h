@@ -1,7 +1,7 @@
 /* Loadable modules: code that needs a library of its own (a lock backend, a script module) is in a shared object. It is
  * opened when it is first needed, so that a process does not load libraries that it does not use.
  * Not a plugin interface: program and modules are of one build, and a module of another build is refused.
- * Used by lock.c, the script's environment, the etcd lock (TLS) and `lunarch --version`. */
+ * Used by lock.c, the script's environment, the etcd lock (TLS), service.c and `lunarch --version`. */
 #ifndef LUNARCH_MODULE_H
 #define LUNARCH_MODULE_H
 
@@ -13,6 +13,7 @@
 struct buf;
 struct lock_ops;
 struct lua_State;
+struct service_ops;
 struct tls_ops;
 
 /* What a module defines, as `const struct module lunarch_module`. A module may call every function of the program. */
@@ -22,6 +23,7 @@ struct module {
 	/* Leaves the script module's table on the stack [-0, +1, m]; NULL: none. */
 	int (*open_lua)(struct lua_State *L);
 	const struct tls_ops *tls;          /* NULL: none */
+	const struct service_ops *service;  /* NULL: none */
 	void (*prepare)(void);              /* slow initialisation that may be done before the first use; NULL: none */
 	void (*libraries)(struct buf *out); /* appends "libcurl 7.88.1" for --version */
 };

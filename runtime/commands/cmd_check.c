@@ -5,6 +5,7 @@
 #include "client/record_text.h"
 #include "commands/script_probe.h"
 #include "script/inspect.h"
+#include "service/service.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define SERVICE_WITHIN (5 * NSEC_PER_SEC)
 
 struct check {
 	struct options options;
@@ -271,6 +274,35 @@ static void check_twice(struct check *c, uint32_t index)
 	}
 }
 
+/* With the lock's own environment, as run has it. */
+static void check_service(struct check *c, struct lock_client *l, const struct election_settings *p, const char *lock)
+{
+	bool later = p->flags & WIRE_ELECTION_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS);
+	struct err err;
+	char *target = options_election_service(&c->options, p->name, c->script_probe.count > 1, &err);
+	struct service_config s = { .env = &l->env,
+		                    .target = target ? target : "",
+		                    .lock = lock,
+		                    .name = p->name,
+		                    .address = options_text(&c->options, OPTION_ADDRESS, p->address),
+		                    .address_later = later };
+	bool asked = !target || (*target && !(p->flags & WIRE_ELECTION_OBSERVER));
+	struct service *service = target && asked ? service_open(&s, &err) : NULL;
+	struct service_status st;
+
+	if (service)
+		service_status(service, &st);
+	if (asked && (!service || service_check(service, SERVICE_WITHIN, &err) < 0)) {
+		char *text = service ? mem_printf("the Service %s: %s", st.name, err.text) : mem_dup(err.text);
+		problem(c, text);
+		free(text);
+	} else if (asked) {
+		say("service", false, "%s can be kept at the leader's address", st.name);
+	}
+	service_free(service);
+	free(target);
+}
+
 static void check_lock(struct check *c, uint32_t index)
 {
 	const struct election_settings *p = &c->script_probe.settings[index];
@@ -290,6 +322,7 @@ static void check_lock(struct check *c, uint32_t index)
 			    url);
 		check_twice(c, index);
 		check_record(c, &l, url);
+		check_service(c, &l, p, url);
 	}
 	lock_client_close(&l);
 	free(url);

@@ -11,6 +11,7 @@
 #include "runner/options_election.h"
 #include "runner/program.h"
 #include "runner/sd_notify.h"
+#include "runner/service_order.h"
 #include "admin/standing.h"
 #include "runner/term_hooks.h"
 
@@ -40,6 +41,7 @@ struct exec {
 	struct program program;
 	struct options options;
 	struct elector *elector;
+	struct service_order *service; /* NULL: no --service */
 	struct admin_renewals renewals;
 	struct lease_times times;
 	struct elector_next_options next;
@@ -181,6 +183,7 @@ static void exec_after_command(struct exec *x)
 	} else if (exec_restarts(x) == RESTART_ALWAYS) {
 		exec_start_later(x);
 	} else if (held < x->at_least) {
+		service_order_withdraw(x->service, 0, NULL, NULL);
 		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->hold);
 	} else {
@@ -663,6 +666,15 @@ static void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 		supervisor_kill(x->supervisor);
 }
 
+/* Nobody is led to it any more, so now it stops. It may have ended meanwhile. */
+static void exec_on_withdrawn(void *arg)
+{
+	struct exec *x = arg;
+
+	if (x->supervisor && x->stage == STAGE_TERM)
+		supervisor_signal(x->supervisor, x->asked);
+}
+
 /* A command that leads has the signal, and ends as it likes, which the second one cuts short. What does not lead is
  * ended before the lock is left. */
 static void exec_asked_to_stop(struct exec *x, int signal)
@@ -686,7 +698,8 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);
-	supervisor_signal(x->supervisor, signal);
+	if (!service_order_withdraw(x->service, x->shutdown_grace, exec_on_withdrawn, x))
+		supervisor_signal(x->supervisor, signal);
 }
 
 static void exec_on_signal(void *arg, int signal)
@@ -746,6 +759,7 @@ static void exec_stand(const struct exec *x, struct standing *out, struct electo
 		.preempt_after = x->next.preempt_after,
 		.warm = exec_warmth(x),
 		.renewals = &x->renewals,
+		.service = service_order_service(x->service),
 		.tell_more = exec_tell_restarts,
 		.tell_more_arg = &x->restart,
 	};
@@ -836,6 +850,20 @@ static int exec_check_arguments(struct exec *x, const char **lock)
 	return -1;
 }
 
+static int exec_make_elector(struct exec *x, const struct elector_config *c, struct err *err)
+{
+	char *target = options_election_service(&x->options, "", false, err);
+
+	if (!target)
+		return -1;
+	const struct service_config s = {
+		.env = c->env, .target = target, .lock = c->lock, .name = "", .address = c->address
+	};
+	x->elector = service_order_elector(&x->service, &s, c, &elector_callbacks, x, err);
+	free(target);
+	return x->elector ? 0 : -1;
+}
+
 static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 {
 	const struct options *o = &x->options;
@@ -853,8 +881,7 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 		.next = x->next,
 	};
 
-	x->elector = elector_new(&c, &elector_callbacks, x, err);
-	if (!x->elector)
+	if (exec_make_elector(x, &c, err) < 0)
 		return -1;
 	struct elector_status st;
 	elector_status(x->elector, &st);
@@ -956,6 +983,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	if (x->handover.loop)
 		handover_fini(&x->handover);
 	elector_free(x->elector);
+	service_order_free(x->service);
 	program_fini(&x->program);
 	free(x->trouble);
 	free(x->shell[2]);

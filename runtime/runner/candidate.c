@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "runner/run.h"
+#include "runner/service_order.h"
 #include "runner/worker_set.h"
 
 #include <stdlib.h>
@@ -350,6 +351,31 @@ static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
 	                     p->times.grace);
 }
 
+/* An observer never leads. */
+static int candidate_make_elector(struct candidate *p, const struct elector_config *c, bool several, struct err *err)
+{
+	const struct options *o = &p->run->options;
+	bool observer = p->settings.flags & WIRE_ELECTION_OBSERVER;
+	char *target = observer ? mem_dup("") : options_election_service(o, p->settings.name, several, err);
+
+	if (!target)
+		return -1;
+	p->elector = service_order_elector(&p->service,
+	                                   &(struct service_config){
+						   .env = c->env,
+						   .target = target,
+						   .lock = c->lock,
+						   .name = c->name,
+						   .address = c->address,
+						   .address_later =
+							   p->settings.flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
+							   !options_set(o, OPTION_ADDRESS),
+					   },
+	                                   c, &term_elector_callbacks, &p->term, err);
+	free(target);
+	return p->elector ? 0 : -1;
+}
+
 int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err)
 {
 	struct run *r = p->run;
@@ -390,9 +416,9 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = p->next,
 	};
-	p->elector = elector_new(&c, &term_elector_callbacks, &p->term, err);
+	int made = candidate_make_elector(p, &c, several, err);
 	free(lock);
-	if (!p->elector) {
+	if (made < 0) {
 		opened->ops->close(opened);
 		return err_wrap(err, "%s", p->settings.where);
 	}
@@ -423,6 +449,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.hook_errors = p->term.hooks.hook_errors + p->term.next.failed,
 		.renewals = p->renewals ? p->renewals : &none,
 		.metrics = &p->metrics,
+		.service = service_order_service(p->service),
 	};
 }
 
@@ -452,6 +479,7 @@ void candidate_free(struct candidate *p)
 	ev_timer_stop(p->run->program.loop, &p->next_timer);
 	handover_fini(&p->handover);
 	elector_free(p->elector);
+	service_order_free(p->service);
 	election_settings_fini(&p->settings);
 	may_lead_fini(&p->term.may_lead);
 	script_metrics_fini(&p->metrics);

@@ -13,6 +13,7 @@
 #include <ev.h>
 
 struct run;
+struct service_order;
 struct worker_set;
 
 #define CANDIDATE_ASKED 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
@@ -26,6 +27,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	struct elector_next_options next; /* in force */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
+	struct service_order *service; /* NULL: no --service */
 	struct term_supervision term;
 	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;

@@ -233,6 +233,23 @@ char *options_election_lock(const struct options *o, const char *script_lock, co
 	return several ? mem_printf("%s-%s", fallback, name) : mem_dup(fallback);
 }
 
+char *options_election_service(const struct options *o, const char *name, bool several, struct err *err)
+{
+	const struct option_value *v = &o->value[OPTION_SERVICE];
+	const char *text = options_text(o, OPTION_SERVICE, NULL);
+	char from[64];
+
+	if (!strstr(text, "{name}")) {
+		if (!*text || !several)
+			return mem_dup(text);
+		err_set(err, ERR_USAGE,
+		        "%s %s is one Service, but the script has several elections: put {name} in it",
+		        options_source(OPTION_SERVICE, v->from, from, sizeof from), text);
+		return NULL;
+	}
+	return check_name(name, err) < 0 ? NULL : fill_in_name(text, name);
+}
+
 int options_blame_lock(const struct options *o, const char *where, struct err *err)
 {
 	const char *source = where;

@@ -46,6 +46,10 @@ char *options_default_lock(const char *script, bool is_text, struct err *err);
 char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
                             bool several, struct err *err);
 
+/* The Service of --service with {name} filled in; "": none. The caller frees; NULL with ERR_USAGE: several elections
+ * cannot share one. */
+char *options_election_service(const struct options *o, const char *name, bool several, struct err *err);
+
 /* Puts before an error of an election's lock who named that lock: --lock or its variable; else where, which is a place
  * in the script, or NULL. Returns -1. */
 int options_blame_lock(const struct options *o, const char *where, struct err *err);

@@ -48,6 +48,14 @@ struct ev_loop *kube_api_loop(const struct kube_api *a)
 	return a->env->loop;
 }
 
+bool kube_answer_missing(const struct kube_answer *a, const char *name)
+{
+	const char *reason = json_string_value(json_object_get(a->object, "reason"));
+	const char *found = json_string_value(json_object_get(json_object_get(a->object, "details"), "name"));
+
+	return a->status == 404 && reason && strcmp(reason, "NotFound") == 0 && found && strcmp(found, name) == 0;
+}
+
 /* ---- the end of a call ---- */
 
 static void call_release(struct kube_call *c)

@@ -3,7 +3,7 @@
  * Requests to one API server with one set of credentials: it waits when the server asks for that, gets new credentials
  * when they are refused, and gives answers as JSON. Not a lock: it knows nothing of records, and never repeats a write
  * that may have been done.
- * Used by the kube lock, its watches and its events. Shared by all locks of a process with the same kubeconfig and
+ * Used by the kube lock, its watches, its events and kube_slice. Shared by all locks of a process with the same kubeconfig and
  * context. Source: kubernetes.io/docs/reference/using-api/api-concepts; API priority and fairness for 429. */
 #ifndef LUNARCH_KUBE_API_H
 #define LUNARCH_KUBE_API_H
@@ -26,14 +26,14 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
 
-/* HTTP clients, which share no connection. 1,000 Leases have up to 49 connections: 32 for work, 1 for Events, and 16
+/* HTTP clients, which share no connection. 1,000 Leases have up to 49 connections: 32 for work, 1 for Events and EndpointSlices, and 16
  * for watches. Watches need 10, since kube-apiserver allows 100 streams to a connection, but libcurl 7.88 opens all it
  * may once the first is full (curl#10456). One watch of the whole namespace would need 1, and the right to see every
  * Lease there, which no rule with resourceNames gives. */
 enum kube_client {
 	KUBE_WORK, /* what a term depends on: reads and writes of the lock. HTTP/1.1, the others HTTP/2 */
 	KUBE_WATCH,
-	KUBE_EVENTS,
+	KUBE_EVENTS, /* what no term waits for: Events, and the EndpointSlice of --service */
 	KUBE_CLIENTS
 };
 
@@ -53,6 +53,10 @@ struct kube_answer {
 	struct err err;         /* ERR_NONE if a whole answer came, whatever its status says; ERR_FULL: too large for an
 	                           object's */
 };
+
+/* Is it the object of this name that is missing? A 404 may also mean that the server does not know the path or the
+ * group. */
+bool kube_answer_missing(const struct kube_answer *a, const char *name);
 
 struct kube_call; /* embedded in its owner's struct; zero before the first use; busy until done */
 

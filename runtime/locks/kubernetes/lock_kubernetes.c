@@ -6,6 +6,7 @@
 #include "locks/kubernetes/kube_events.h"
 #include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_pair.h"
+#include "locks/kubernetes/kube_slice.h"
 #include "locks/kubernetes/kube_url.h"
 #include "locks/lock.h"
 #include "locks/lock_listing.h"
@@ -247,15 +248,6 @@ static void kube_on_looked(struct kube_lock *l)
 		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 }
 
-/* Is it the lock's object that is missing? A 404 may also mean that the server does not know the path or the group. */
-static bool kube_says_missing(const struct kube_lock *l, const struct kube_answer *a)
-{
-	const char *reason = json_string_value(json_object_get(a->object, "reason"));
-	const char *name = json_string_value(json_object_get(json_object_get(a->object, "details"), "name"));
-
-	return a->status == 404 && reason && strcmp(reason, "NotFound") == 0 && name && strcmp(name, l->url.name) == 0;
-}
-
 /* The server shows an older version than it once did: its etcd was restored from a backup. What it shows is what counts
  * now. */
 static void part_go_back(struct kube_part *p, int64_t number)
@@ -280,7 +272,7 @@ static void kube_on_got(struct kube_lock *l, const struct kube_answer *a)
 	int64_t number = 0;
 	struct err why;
 
-	if (!there && !kube_says_missing(l, a)) {
+	if (!there && !kube_answer_missing(a, l->url.name)) {
 		kube_look_failed(l);
 		kube_fail(l, a);
 		return;
@@ -743,6 +735,7 @@ static const struct lock_ops *const locks[] = { &lock_kube, NULL };
 const struct module lunarch_module = {
 	.build = LUNARCH_BUILD,
 	.locks = locks,
+	.service = &kube_slice_ops,
 	.prepare = http_prepare,
 	.libraries = name_libraries,
 };

@@ -1,0 +1,30 @@
+/* The order of --service: it stands between an elector and its user. What the elector says goes through; a term that
+ * begins is published beside it, and a term that ends by somebody's will, while the lease is held, is withdrawn before
+ * the user hears that it is to stop.
+ * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost. Used
+ * by candidate.c and cmd_exec.c. */
+#ifndef LUNARCH_SERVICE_ORDER_H
+#define LUNARCH_SERVICE_ORDER_H
+
+#include "election/elector.h"
+#include "service/service.h"
+
+struct service_order;
+
+/* elector_new, with the order between the elector and cb, whose arg is arg: both borrowed. s->target "": without one,
+ * and *made is NULL. Looks whether the Service is there, once the loop runs. NULL with *err: nothing was made. */
+struct elector *service_order_elector(struct service_order **made, const struct service_config *s,
+                                      const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
+                                      struct err *err);
+
+/* After the elector is freed. NULL: does nothing. */
+void service_order_free(struct service_order *o);
+
+/* Before a stop that the elector does not know of yet (a signal to the command of exec), of which so much time is to be
+ * spent at most. true: done is called later, once. false: now is the time, or done is NULL. o NULL: false. */
+bool service_order_withdraw(struct service_order *o, nsec grace, void (*done)(void *arg), void *arg);
+
+/* NULL: there is none. */
+const struct service *service_order_service(const struct service_order *o);
+
+#endif
