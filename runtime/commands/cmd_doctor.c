@@ -1,11 +1,15 @@
 #include "commands/commands.h"
 
 #include "base/buf.h"
+#include "client/lock_client.h"
 #include "client/store_check.h"
+#include "service/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define SERVICE_WITHIN (5 * NSEC_PER_SEC)
 
 static const char *const verdicts[] = {
 	[STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNSURE] = "UNSURE", [STORE_UNFIT] = "UNFIT"
@@ -78,6 +82,41 @@ static void print_json(const struct store_report *r, const struct buf *findings)
 	buf_fini(&b);
 }
 
+/* ---- the Service ---- */
+
+/* As a candidate with this lock would find it. false: it could not keep the address. */
+static bool examine_service(const struct options *o, store_found_fn *found, void *arg)
+{
+	struct lock_client l = { .env.state_dir = options_text(o, OPTION_STATE_DIR, NULL) };
+	struct store_finding f = { .name = "service", .verdict = STORE_GOOD };
+	const char *lock = o->value[OPTION_LOCK].text;
+	struct service_config c = { .env = &l.env,
+		                    .target = options_text(o, OPTION_SERVICE, NULL),
+		                    .lock = lock,
+		                    .name = "",
+		                    .address = "",
+		                    .address_later = true };
+	struct service *s = NULL;
+	struct err err;
+
+	if (!*c.target)
+		return true;
+	if (lock_client_open(&l, NULL, lock, &err) == 0)
+		s = service_open(&c, &err);
+	if (!s || service_check(s, SERVICE_WITHIN, &err) < 0) {
+		f.verdict = STORE_UNFIT;
+		snprintf(f.text, sizeof f.text, "the Service %s cannot be kept at the leader's address: %.700s", c.target,
+		         err.text);
+	} else {
+		snprintf(f.text, sizeof f.text, "the Service %s can be kept at the leader's address: it is there, has no selector, and the rights suffice",
+		         c.target);
+	}
+	service_free(s);
+	lock_client_close(&l);
+	found(arg, &f);
+	return f.verdict == STORE_GOOD;
+}
+
 int cmd_doctor(int argc, char **argv)
 {
 	struct store_report report;
@@ -99,7 +138,8 @@ int cmd_doctor(int argc, char **argv)
 		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved",
 		                      report.signal);
 	} else {
-		status = report.fit ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+		bool served = examine_service(&o, json ? add_finding : print_finding, &findings);
+		status = report.fit && served ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 		if (json)
 			print_json(&report, &findings);
 		else

@@ -25,6 +25,8 @@ static const struct command_help {
 		"LUNARCH_SCRIPT, where no script is given, is one: its text, or its path that begins with \"/\".\n"
 		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns, and waits for one lease before it\n"
 		"campaigns again.\n"
+		"--service keeps a Kubernetes Service without a selector at the leader's address (--address, or POD_IP): from the\n"
+		"beginning of on_leading until before on_stopping.\n"
 		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 76 leadership was lost\n"
 		"(--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
@@ -44,6 +46,8 @@ static const struct command_help {
 		"--warm starts the command before it leads, when this candidate comes next. It must wait to be told: it makes\n"
 		"itself ready, writes \"ready\" to the descriptor LUNARCH_WARM_FD, and reads \"lead TOKEN\" from it. If it is not\n"
 		"ready when this candidate leads, it is ended, and started as usual, without that variable.\n"
+		"--service keeps a Kubernetes Service without a selector at the leader's address (--address, or POD_IP): from the\n"
+		"start of the command until before it is told to stop.\n"
 		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
 		"reached, 75 the lock was not acquired (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
 		"  lunarch exec -n --lock file:backup -- rsync -a /srv/ backup:/srv/           # once on this machine\n"
@@ -166,7 +170,8 @@ static const struct command_help {
 		"own, checks for stale reads and tokens that do not grow, measures writes and notices, and says which lease is the\n"
 		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
 		"--full examines all that a lock must do, in a minute or two: for who writes one (docs/write-a-lock.md).\n"
-		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
+		"--service looks besides whether that Service could be kept at the leader's address, and writes nothing.\n"
+		"Exit status: 0 fit, 1 unfit (or the Service is), 2 usage, 69 the store cannot be reached.",
 		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
 		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n"
 		"  lunarch doctor --full --lock 'lua:/srv/mystore.lua?host=127.0.0.1:8080#try'\n",

@@ -31,7 +31,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
 	                     "what `lunarch leader` prints while this candidate leads" },
 	[OPTION_SERVICE] = { "service", NULL, 0, OPTION_TEXT, "[NAMESPACE/]NAME[:PORT]", "LUNARCH_SERVICE", NULL,
-	                     RUN | EXEC | CHECK,
+	                     RUN | EXEC | CHECK | DOCTOR,
 	                     "Kubernetes: keep this Service without a selector at the leader's address" },
 	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L",
 	                            "LUNARCH_LEASE_DURATION", "15s", LEADS,

@@ -36,7 +36,7 @@ enum option {
 	OPTION_LOCK,
 	OPTION_IDENTITY,
 	OPTION_ADDRESS,
-	OPTION_SERVICE, /* run, exec, check: of Kubernetes; service/service_target.h reads it */
+	OPTION_SERVICE, /* run, exec, check, doctor: of Kubernetes; service/service_target.h reads it */
 	OPTION_LEASE_DURATION,
 	OPTION_RENEW_DEADLINE,
 	OPTION_RETRY_PERIOD,

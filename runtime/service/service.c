@@ -299,6 +299,14 @@ struct service *service_open(const struct service_config *c, struct err *err)
 
 	if (!ops || service_target_parse(&t, c->target, err) < 0)
 		return NULL;
+	if (strncmp(c->lock, "none:", strlen("none:")) == 0) {
+		service_target_fini(&t);
+		err_set(err, ERR_USAGE,
+		        "--service %.200s: without an election (--leader-elect=no, the lock none:) every replica leads, and a Service "
+		        "has one leader's address: leave it out, or name a lock",
+		        c->target);
+		return NULL;
+	}
 	struct service_store *store = NULL;
 	if (c->address_later || service_host(c->address, host, err) == 0)
 		store = ops->open(c->env, &t, c->lock, err);

@@ -25,6 +25,7 @@ from tap import done, note, ok, same
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
 CHART = os.path.join(EXAMPLE, "chart")
 SCRIPT = "return { on_leading = function(term) print 'leading' while true do sleep(1) end end }"
+IP = "10.1.2.3"  # the pods'
 GROUPS = {
     "v1": "/api/v1",
     "apps/v1": "/apis/apps/v1",
@@ -122,7 +123,7 @@ def led(c: Cluster, ns: str, what: str, made: list[Any], container: Any, probes:
     env |= {"LUNARCH_LOCK": f"kube://{ns}/{lease}?kubeconfig={quote(config)}"}
     if script:
         env["LUNARCH_SCRIPT"] = script
-    env = {k: v.replace("$(POD_IP)", "127.0.0.1") for k, v in env.items()}
+    env = {k: v.replace("$(POD_IP)", IP) for k, v in env.items()} | {"POD_IP": IP}
     ports, two = [free_port(), free_port()], []
     for port in ports:
         two.append(Candidate(env={**env, "LUNARCH_LISTEN": f"127.0.0.1:{port}"}, options=()))
@@ -138,6 +139,8 @@ def led(c: Cluster, ns: str, what: str, made: list[Any], container: Any, probes:
     other = next(p for p in two if p is not first)
     same(first.stop(), 0, f"{what}: the leader stops")
     ok(other.wait("became_leader"), f"{what}: with the role's rights alone the other leads then")
+    if "LUNARCH_SERVICE" in env:
+        ok(other.wait("service_published"), f"{what}: and the Service {env['LUNARCH_SERVICE']} leads to it")
     refused = [e["message"] for p in two for e in p.events if "forbidden" in e.get("message", "")]
     same(refused, [], f"{what}: and nothing was refused to either")
     other.stop()
@@ -148,6 +151,16 @@ def led(c: Cluster, ns: str, what: str, made: list[Any], container: Any, probes:
         "verbs": ["update"],
     }
     ok(not c.allowed(ns, account, beside), f"{what}: another Lease is not theirs to write")
+
+
+def make_service(c: Cluster, ns: str, name: str) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
+    c.must("POST", f"/api/v1/namespaces/{ns}/services", service)
+
+
+def of_slices(made: list[Any]) -> list[Any]:
+    """The rules of the role that are about a Service's address."""
+    return [r for r in kind(made, "Role")["rules"] if {"services", "endpointslices"} & set(r["resources"])]
 
 
 def restricted(what: str, pod: Any, container: Any) -> None:
@@ -174,7 +187,13 @@ def chart(c: Cluster) -> None:
     file = os.path.join(scratch(), "script.lua")
     with open(file, "w") as f:
         f.write(SCRIPT)
-    r = helm(ns, "--set-file", f"script={file}", "--set", "port=8080", "--set", "env.LUNARCH_LEASE_DURATION=6s")
+    plain = helm(ns, "--set-file", f"script={file}")
+    same(of_slices(objects(plain.stdout)), [], "chart: without a Service the role has no rights to Services")
+    make_service(c, ns, "shop")
+    r = helm(
+        *(ns, "--set-file", f"script={file}", "--set", "port=8080,service=shop:8080"),
+        *("--set", "env.LUNARCH_LEASE_DURATION=6s"),
+    )
     if not ok(r.returncode == 0, "helm template"):
         note(r.stderr)
     made = taken(c, ns, "chart", r.stdout)
@@ -201,6 +220,7 @@ def chart(c: Cluster) -> None:
         (("--set", "script=x,replica=2"), "replica"),
         (("--set", "script=x,env.a-b=c"), "a-b"),
         (("--set", "script=x,passwordSecret.name=s"), "give lock"),
+        (("--set", "script=x,service=A_b"), "service"),
     ):
         r = helm(ns, *wrong)
         ok(r.returncode and why in r.stderr, f"chart: {' '.join(wrong) or 'nothing'} is refused: {why}")
@@ -255,12 +275,13 @@ def kustomization(c: Cluster) -> None:
 
 
 def with_components(application: str, *components: str) -> str:
-    """What kustomize makes of an application and these."""
+    """What kustomize makes of an application, or of the example's own, and these."""
     home = scratch()
     paths = [os.path.relpath(os.path.join(EXAMPLE, part), os.path.realpath(home)) for part in components]
+    base = os.path.relpath(EXAMPLE, os.path.realpath(home))
     for name, text in (
         ("shop.yaml", application),
-        ("kustomization.yaml", f"resources: [shop.yaml]\ncomponents: [{', '.join(paths)}]\n"),
+        ("kustomization.yaml", f"resources: [{'shop.yaml' if application else base}]\ncomponents: [{', '.join(paths)}]\n"),
     ):
         with open(os.path.join(home, name), "w") as f:
             f.write(text)
@@ -270,9 +291,20 @@ def with_components(application: str, *components: str) -> str:
     return r.stdout
 
 
+def service(c: Cluster) -> None:
+    """The component that takes the selector away, and lets the leader keep the Service's address."""
+    ns = c.namespace("service")
+    made = taken(c, ns, "service", with_components("", "service"))
+    same(kind(made, "Service")["spec"].get("selector"), None, "service: the Service has no selector")
+    container = kind(made, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    same((env["LUNARCH_SERVICE"], len(of_slices(made))), ("web", 3), "service: the leader keeps it, with three rules")
+
+
 def sidecar(c: Cluster) -> None:
     ns = c.namespace("sidecar")
-    made = taken(c, ns, "sidecar", with_components(APPLICATION, "sidecar"))
+    make_service(c, ns, "leader")
+    made = taken(c, ns, "sidecar", with_components(APPLICATION, "sidecar", "sidecar/service"))
     pod = kind(made, "Deployment")["spec"]["template"]["spec"]
     same([p["name"] for p in pod["containers"]], ["shop"], "sidecar: the program is as it was")
     (beside,) = pod["initContainers"]
@@ -316,6 +348,7 @@ try:
         chart(cluster)
         password(cluster)
         kustomization(cluster)
+        service(cluster)
         sidecar(cluster)
         state_file(cluster)
 finally:

@@ -353,6 +353,11 @@ def refused(s: Scene) -> None:
     status, text = s.check("good")
     ok(status == 0 and f"{s.ns}/good can be kept" in text, "refused: and nothing of a good one", text)
     same(s.slice("good"), None, "refused: which it has not touched")
+    for name, status, why in (("good", 0, "the Service good can be kept"), ("chosen", 1, "has the selector")):
+        r = s.run("doctor", "--lock", s.lock, "--service", name)
+        ok(r.returncode == status and why in r.stdout, f"refused: doctor says of {name}: {why}", r.stdout + r.stderr)
+    r = s.run("exec", "--leader-elect=no", "--service", "good", "--address", "10.0.0.9", "--", "true")
+    ok(r.returncode == 2 and "every replica leads" in r.stderr, "refused: without an election", r.stderr)
     status, text = s.check("good", address="web.example.org:80")
     ok(status == 1 and "IP addresses" in text, "refused: a name is no address", text)
     r = s.run("exec", "--lock", s.lock, "--service", "good", "--address", "web:80", "--", "true")
