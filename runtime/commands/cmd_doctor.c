@@ -105,11 +105,13 @@ static bool examine_service(const struct options *o, store_found_fn *found, void
 		s = service_open(&c, &err);
 	if (!s || service_check(s, SERVICE_WITHIN, &err) < 0) {
 		f.verdict = STORE_UNFIT;
-		snprintf(f.text, sizeof f.text, "the Service %s cannot be kept at the leader's address: %.700s", c.target,
-		         err.text);
+		snprintf(f.text, sizeof f.text, "the Service %s cannot be kept at the leader's address: %.700s",
+		         c.target, err.text);
 	} else {
-		snprintf(f.text, sizeof f.text, "the Service %s can be kept at the leader's address: it is there, has no selector, and the rights suffice",
-		         c.target);
+		snprintf(
+			f.text, sizeof f.text,
+			"the Service %s can be kept at the leader's address: it is there, has no selector, and the rights suffice",
+			c.target);
 	}
 	service_free(s);
 	lock_client_close(&l);

@@ -360,18 +360,18 @@ static int candidate_make_elector(struct candidate *p, const struct elector_conf
 
 	if (!target)
 		return -1;
-	p->elector = service_order_elector(&p->service,
-	                                   &(struct service_config){
-						   .env = c->env,
-						   .target = target,
-						   .lock = c->lock,
-						   .name = c->name,
-						   .address = c->address,
-						   .address_later =
-							   p->settings.flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
-							   !options_set(o, OPTION_ADDRESS),
-					   },
-	                                   c, &term_elector_callbacks, &p->term, err);
+	p->elector =
+		service_order_elector(&p->service,
+	                              &(struct service_config){
+					      .env = c->env,
+					      .target = target,
+					      .lock = c->lock,
+					      .name = c->name,
+					      .address = c->address,
+					      .address_later = p->settings.flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
+	                                                       !options_set(o, OPTION_ADDRESS),
+				      },
+	                              c, &term_elector_callbacks, &p->term, err);
 	free(target);
 	return p->elector ? 0 : -1;
 }

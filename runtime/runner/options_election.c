@@ -242,8 +242,7 @@ char *options_election_service(const struct options *o, const char *name, bool s
 	if (!strstr(text, "{name}")) {
 		if (!*text || !several)
 			return mem_dup(text);
-		err_set(err, ERR_USAGE,
-		        "%s %s is one Service, but the script has several elections: put {name} in it",
+		err_set(err, ERR_USAGE, "%s %s is one Service, but the script has several elections: put {name} in it",
 		        options_source(OPTION_SERVICE, v->from, from, sizeof from), text);
 		return NULL;
 	}

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY_WITHIN (4 * NSEC_PER_SEC)      /* one attempt, of three requests at most */
-#define KEEP_EVERY (15 * NSEC_PER_SEC)     /* whether what was published is still so */
-#define PAUSE_LEAST (NSEC_PER_SEC / 10)    /* after a failure; twice as long after each */
+#define TRY_WITHIN (4 * NSEC_PER_SEC)   /* one attempt, of three requests at most */
+#define KEEP_EVERY (15 * NSEC_PER_SEC)  /* whether what was published is still so */
+#define PAUSE_LEAST (NSEC_PER_SEC / 10) /* after a failure; twice as long after each */
 #define PAUSE_MOST (10 * NSEC_PER_SEC)
-#define WITHDRAW_FOR (60 * NSEC_PER_SEC)   /* then the next leader's address takes its place at the latest */
-#define SAY_AGAIN (5 * 60 * NSEC_PER_SEC)  /* the same trouble */
+#define WITHDRAW_FOR (60 * NSEC_PER_SEC)  /* then the next leader's address takes its place at the latest */
+#define SAY_AGAIN (5 * 60 * NSEC_PER_SEC) /* the same trouble */
 
 struct service {
 	const struct service_ops *ops;
@@ -207,9 +207,10 @@ static void service_on_bound(struct ev_loop *loop, ev_timer *w, int revents)
 	struct service *s = w->data;
 
 	(void)loop, (void)revents;
-	log_event(LOG_WARN, &s->about, "service_late",
-	          "the Service %s may still lead here: the term ends all the same, and the next leader takes its place%s%s",
-	          s->ops->name(s->store), s->trouble ? ": " : "", s->trouble ? s->trouble : "");
+	log_event(
+		LOG_WARN, &s->about, "service_late",
+		"the Service %s may still lead here: the term ends all the same, and the next leader takes its place%s%s",
+		s->ops->name(s->store), s->trouble ? ": " : "", s->trouble ? s->trouble : "");
 	service_answer(s);
 }
 

@@ -20,11 +20,11 @@ struct service;
 
 struct service_config { /* borrowed for service_open only, but for env and ops, which outlive it */
 	struct lock_env *env;
-	const char *target;  /* as --service says it */
-	const char *lock;    /* its URL, with what it needs */
-	const char *name;    /* the election's, for the log; "" */
-	const char *address; /* of this candidate; "": what POD_IP says */
-	bool address_later;  /* a script's function says it: what is here now does not count */
+	const char *target;            /* as --service says it */
+	const char *lock;              /* its URL, with what it needs */
+	const char *name;              /* the election's, for the log; "" */
+	const char *address;           /* of this candidate; "": what POD_IP says */
+	bool address_later;            /* a script's function says it: what is here now does not count */
 	const struct service_ops *ops; /* NULL: those of the module `kube`, which is loaded; tests give others */
 };
 
@@ -50,7 +50,7 @@ void service_publish(struct service *s, const struct service_term *t);
  * done, cannot be, or after `within`, whichever comes first. false: there is nothing to wait for, or done is NULL. */
 bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), void *arg);
 
-struct service_status { /* texts are borrowed until the next event */
+struct service_status {      /* texts are borrowed until the next event */
 	const char *name;    /* "NAMESPACE/NAME" */
 	const char *host;    /* what it was last published with; "" */
 	const char *trouble; /* what is in the way; "": nothing */

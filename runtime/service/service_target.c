@@ -57,9 +57,9 @@ static const char *without_port(const char *address, char out[SERVICE_HOST_SIZE]
 {
 	bool bracket = *address == '[';
 	const char *from = address + bracket, *colon = strchr(address, ':');
-	size_t len = bracket                         ? strcspn(from, "]")
+	size_t len = bracket                            ? strcspn(from, "]")
 	             : colon && !strchr(colon + 1, ':') ? (size_t)(colon - address)
-	                                             : strlen(address);
+	                                                : strlen(address);
 
 	if (len >= SERVICE_HOST_SIZE)
 		return NULL;
@@ -77,9 +77,10 @@ int service_host(const char *address, char host[SERVICE_HOST_SIZE], struct err *
 	if (!*address && pod)
 		address = pod;
 	if (!*address)
-		return err_set(err, ERR_USAGE,
-		               "a Service has the leader's address, and this candidate has none: give --address IP:PORT, or "
-		               "POD_IP in the environment (the downward API's status.podIP)");
+		return err_set(
+			err, ERR_USAGE,
+			"a Service has the leader's address, and this candidate has none: give --address IP:PORT, or "
+			"POD_IP in the environment (the downward API's status.podIP)");
 	const char *plain = without_port(address, text);
 	for (int family = AF_INET; plain; family = AF_INET6) {
 		if (inet_pton(family, plain, bytes) == 1)
@@ -87,8 +88,9 @@ int service_host(const char *address, char host[SERVICE_HOST_SIZE], struct err *
 		if (family == AF_INET6)
 			break;
 	}
-	return err_set(err, ERR_USAGE,
-	               "a Service takes IP addresses, and this candidate's is \"%.200s\": give --address IP:PORT (to a script's "
-	               "address function: let it return one)",
-	               address);
+	return err_set(
+		err, ERR_USAGE,
+		"a Service takes IP addresses, and this candidate's is \"%.200s\": give --address IP:PORT (to a script's "
+		"address function: let it return one)",
+		address);
 }

@@ -3,8 +3,9 @@
  * Requests to one API server with one set of credentials: it waits when the server asks for that, gets new credentials
  * when they are refused, and gives answers as JSON. Not a lock: it knows nothing of records, and never repeats a write
  * that may have been done.
- * Used by the kube lock, its watches, its events and kube_slice. Shared by all locks of a process with the same kubeconfig and
- * context. Source: kubernetes.io/docs/reference/using-api/api-concepts; API priority and fairness for 429. */
+ * Used by the kube lock, its watches, its events and kube_slice. Shared by all locks of a process with the same
+ * kubeconfig and context. Source: kubernetes.io/docs/reference/using-api/api-concepts; API priority and fairness for
+ * 429. */
 #ifndef LUNARCH_KUBE_API_H
 #define LUNARCH_KUBE_API_H
 
@@ -26,10 +27,10 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
 
-/* HTTP clients, which share no connection. 1,000 Leases have up to 49 connections: 32 for work, 1 for Events and EndpointSlices, and 16
- * for watches. Watches need 10, since kube-apiserver allows 100 streams to a connection, but libcurl 7.88 opens all it
- * may once the first is full (curl#10456). One watch of the whole namespace would need 1, and the right to see every
- * Lease there, which no rule with resourceNames gives. */
+/* HTTP clients, which share no connection. 1,000 Leases have up to 49 connections: 32 for work, 1 for Events and
+ * EndpointSlices, and 16 for watches. Watches need 10, since kube-apiserver allows 100 streams to a connection, but
+ * libcurl 7.88 opens all it may once the first is full (curl#10456). One watch of the whole namespace would need 1, and
+ * the right to see every Lease there, which no rule with resourceNames gives. */
 enum kube_client {
 	KUBE_WORK, /* what a term depends on: reads and writes of the lock. HTTP/1.1, the others HTTP/2 */
 	KUBE_WATCH,

@@ -48,8 +48,9 @@ static int check_unselected(const json_t *service, struct err *err)
 		return -1;
 	}
 	if (strcmp(type, "ExternalName") == 0)
-		return err_set(err, ERR_USAGE,
-		               "it is of the type ExternalName, which has no addresses: name a ClusterIP Service without a selector");
+		return err_set(
+			err, ERR_USAGE,
+			"it is of the type ExternalName, which has no addresses: name a ClusterIP Service without a selector");
 	return 0;
 }
 
@@ -130,10 +131,11 @@ int endpoints_check_type(const json_t *slice, const char *host, struct err *err)
 
 	if (strcmp(type, family_of(host)) == 0)
 		return 0;
-	return err_set(err, ERR_USAGE,
-	               "the EndpointSlice %s is for %.20s addresses, and this candidate's is %s: give all candidates addresses of "
-	               "one kind, and delete the EndpointSlice if it has the wrong one (its type cannot be changed)",
-	               name_of(slice), type, host);
+	return err_set(
+		err, ERR_USAGE,
+		"the EndpointSlice %s is for %.20s addresses, and this candidate's is %s: give all candidates addresses of "
+		"one kind, and delete the EndpointSlice if it has the wrong one (its type cannot be changed)",
+		name_of(slice), type, host);
 }
 
 /* ---- the slice ---- */
@@ -173,7 +175,8 @@ enum endpoints_found endpoints_judge(const json_t *slice, const char *service, i
 	int64_t last = token_of(slice);
 	if (last < 0) {
 		err_set(err, ERR_FOREIGN,
-		        "the EndpointSlice %s has no token in its annotation " ENDPOINTS_TOKEN ", so it stays as it is", name);
+		        "the EndpointSlice %s has no token in its annotation " ENDPOINTS_TOKEN ", so it stays as it is",
+		        name);
 		return ENDPOINTS_FOREIGN;
 	}
 	if (last <= token)
@@ -248,7 +251,8 @@ static json_t *owners_of(const json_t *slice, const json_t *service)
 	return all;
 }
 
-json_t *endpoints_patch(const json_t *slice, const json_t *service, const char *host, const json_t *ports, int64_t token)
+json_t *endpoints_patch(const json_t *slice, const json_t *service, const char *host, const json_t *ports,
+                        int64_t token)
 {
 	json_t *patch = json_pack("{s:{s:s, s:o}, s:o}", "metadata", "resourceVersion", kube_object_revision(slice),
 	                          "annotations", annotations_of(token), "endpoints", endpoints_of(host));
@@ -265,10 +269,11 @@ json_t *endpoints_create(const json_t *service, const char *host, bool published
 	char *name = mem_printf("%s-lunarch", name_of(service));
 	const char *first = json_string_value(json_array_get(json_object_get(spec_of(service), "ipFamilies"), 0));
 	const char *family = host ? family_of(host) : first ? first : "IPv4";
-	json_t *made = json_pack("{s:s, s:s, s:s, s:{s:s, s:{s:s, s:s}, s:o}, s:o}", "apiVersion", "discovery.k8s.io/v1",
-	                         "kind", "EndpointSlice", "addressType", family, "metadata", "name", name, "labels",
-	                         SERVICE_LABEL, name_of(service), MANAGER_LABEL, ENDPOINTS_MANAGER, "annotations",
-	                         annotations_of(token), "endpoints", endpoints_of(published ? host : NULL));
+	json_t *made =
+		json_pack("{s:s, s:s, s:s, s:{s:s, s:{s:s, s:s}, s:o}, s:o}", "apiVersion", "discovery.k8s.io/v1",
+	                  "kind", "EndpointSlice", "addressType", family, "metadata", "name", name, "labels",
+	                  SERVICE_LABEL, name_of(service), MANAGER_LABEL, ENDPOINTS_MANAGER, "annotations",
+	                  annotations_of(token), "endpoints", endpoints_of(published ? host : NULL));
 
 	if (*kube_object_uid(service))
 		json_object_set_new(json_object_get(made, "metadata"), "ownerReferences",

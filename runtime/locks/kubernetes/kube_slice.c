@@ -141,7 +141,9 @@ static void slice_write(struct service_store *s, const json_t *slice, const json
 	char *whole = mem_printf("%s%s", path, dry);
 
 	if (slice)
-		slice_ask(s, "PATCH", whole, MERGE_PATCH, endpoints_patch(slice, s->service, published ? s->host : NULL, ports, s->token), slice_on_patched);
+		slice_ask(s, "PATCH", whole, MERGE_PATCH,
+		          endpoints_patch(slice, s->service, published ? s->host : NULL, ports, s->token),
+		          slice_on_patched);
 	else
 		slice_ask(s, "POST", whole, NULL, endpoints_create(s->service, s->host, published, ports, s->token),
 		          slice_on_created);
@@ -217,8 +219,7 @@ static void slice_on_service(struct service_store *s, const struct kube_answer *
 	}
 	s->service = json_incref(a->object);
 	json_t *ports = endpoints_ports(s->service, s->port, &err);
-	bool good = ports &&
-	            (s->aim == SERVICE_LOOK || endpoints_check_family(s->service, s->host, &err) == 0);
+	bool good = ports && (s->aim == SERVICE_LOOK || endpoints_check_family(s->service, s->host, &err) == 0);
 	json_decref(ports);
 	if (good)
 		slice_ask(s, "GET", s->slice_path, NULL, NULL, slice_on_slice);

@@ -188,7 +188,10 @@ def follows(s: Scene) -> None:
     )
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as r:
         text = r.read().decode()
-    ok(any(x.startswith("lunarch_service_published{") and x.endswith(" 1") for x in text.splitlines()), "run: and a metric")
+    ok(
+        any(x.startswith("lunarch_service_published{") and x.endswith(" 1") for x in text.splitlines()),
+        "run: and a metric",
+    )
 
     b = s.candidate("10.0.0.2", script)
     b.event("new_leader")
@@ -260,7 +263,11 @@ def executed(s: Scene) -> None:
     ok(s.written_by() > token, "exec: by a larger token")
     wait_for(lambda: os.path.exists(outs[2]) and "on" in said(2))
     r = s.run("ctl", "--control", s.dir + "/2.sock", "why")
-    ok(f"the Service {s.ns}/web leads to 10.0.1.2" in r.stdout, "exec: ctl why says where it leads", r.stdout + r.stderr)
+    ok(
+        f"the Service {s.ns}/web leads to 10.0.1.2" in r.stdout,
+        "exec: ctl why says where it leads",
+        r.stdout + r.stderr,
+    )
     r = s.run("ctl", "--control", s.dir + "/2.sock", "resign")
     ok(c.wait("no_leader", count=2), "exec: it resigns", r.stdout + r.stderr)
     same(order(c, "service_withdrawn", "no_leader")[1:], ["service_withdrawn", "no_leader"], "exec: after it withdrew")
@@ -361,7 +368,11 @@ def refused(s: Scene) -> None:
     status, text = s.check("good", address="web.example.org:80")
     ok(status == 1 and "IP addresses" in text, "refused: a name is no address", text)
     r = s.run("exec", "--lock", s.lock, "--service", "good", "--address", "web:80", "--", "true")
-    ok(r.returncode == 2 and "IP addresses" in r.stderr, "refused: exec does not begin with one", (r.returncode, r.stderr))
+    ok(
+        r.returncode == 2 and "IP addresses" in r.stderr,
+        "refused: exec does not begin with one",
+        (r.returncode, r.stderr),
+    )
     r = s.run("exec", "--lock", s.lock, "--service", "good", "--", "true")
     ok(r.returncode == 2 and "POD_IP" in r.stderr, "refused: nor without one", (r.returncode, r.stderr))
 
@@ -373,7 +384,11 @@ def refused(s: Scene) -> None:
     ):
         c = s.candidate(ip, "-e", WORK, service=name, config=s.config)
         told = c.event("service_refused")["message"]
-        ok(why in told and c.wait("became_leader"), f"refused: a candidate says so of {name}, and leads all the same", told)
+        ok(
+            why in told and c.wait("became_leader"),
+            f"refused: a candidate says so of {name}, and leads all the same",
+            told,
+        )
         if name == "later":
             s.service("later")
             ok(
@@ -400,7 +415,11 @@ def rights(s: Scene) -> None:
     may_get = s.c.kubeconfig(s.ns, s.c.account(s.ns, "reader", [LOOK, {**WRITE, "verbs": ["get"]}]))
     wait_for(lambda: s.c.allowed(s.ns, "reader", {**WRITE, "verbs": ["get"]}))
     status, text = s.check("web", config=may_get)
-    ok(status == 1 and "cannot create resource" in text, "rights: also that to write, although nothing is written", text)
+    ok(
+        status == 1 and "cannot create resource" in text,
+        "rights: also that to write, although nothing is written",
+        text,
+    )
     c = s.candidate("10.0.5.1", "-e", WORK, "--control", s.dir + "/sock")
     told = c.event("service_refused")["message"]
     ok("403" in told and "endpointslices" in told, "rights: so does a candidate", told)
