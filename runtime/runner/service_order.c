@@ -24,7 +24,8 @@ static nsec order_bound(nsec grace)
 
 /* ---- the beginning and the end of a term ---- */
 
-/* The user first: what leads is not to wait for the Service, and it takes longer to start than a write does. */
+/* Nothing is sent before the next turn of the loop: what leads does not wait for it, and the user may end the term at
+ * once. */
 static void order_on_lead(void *arg, const struct elector_term *t)
 {
 	struct service_order *o = arg;
@@ -33,8 +34,8 @@ static void order_on_lead(void *arg, const struct elector_term *t)
 	};
 
 	o->holds = false;
-	o->cb->lead(o->arg, t);
 	service_publish(o->service, &term);
+	o->cb->lead(o->arg, t);
 }
 
 /* A worker's replacement may have run on_stopped meanwhile, and the elector have heard that all of it is over. */

@@ -26,7 +26,8 @@ struct service {
 	char host[SERVICE_HOST_SIZE];
 	bool busy;    /* an attempt is under way, */
 	bool stale;   /*     for another wish than the present one */
-	bool settled; /* the wish was carried out at least once */
+	bool tried;   /* an attempt was made for the wish, */
+	bool settled; /*     and it was carried out at least once */
 	bool published;
 	unsigned tries; /* that failed, in a row */
 	uint64_t failures;
@@ -177,23 +178,24 @@ static void service_on_done(void *arg, const struct service_result *r)
 static void service_try(struct service *s)
 {
 	ev_timer_stop(s->loop, &s->again);
-	s->busy = true;
+	s->busy = s->tried = true;
 	s->stale = false;
 	s->ops->apply(s->store, &s->wish, instant_add(clock_now(), TRY_WITHIN), service_on_done, s);
 }
 
-/* An attempt that is under way is not broken off: what it writes may still be done, and the next one is to see that. */
+/* From the next turn of the loop on. An attempt that is under way is not broken off: what it writes may still be done,
+ * and the next one is to see that. */
 static void service_want(struct service *s, enum service_aim aim)
 {
 	s->wish.aim = aim;
 	s->wish.host = s->host;
-	s->settled = false;
+	s->tried = s->settled = false;
 	s->tries = 0;
 	s->since = clock_now();
-	ev_timer_stop(s->loop, &s->again);
 	s->stale = s->busy;
+	ev_timer_stop(s->loop, &s->again);
 	if (!s->busy)
-		service_try(s);
+		service_set_timer(s, &s->again, 0);
 }
 
 static void service_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -245,6 +247,11 @@ bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), v
 {
 	if (s->wish.aim != SERVICE_PUBLISH)
 		return false;
+	if (!s->tried && !s->busy && !s->published) { /* the term was over before anything was sent */
+		ev_timer_stop(s->loop, &s->again);
+		s->wish.aim = SERVICE_NOTHING;
+		return false;
+	}
 	service_want(s, SERVICE_WITHDRAW);
 	if (!done || within <= 0)
 		return false;

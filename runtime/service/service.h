@@ -43,7 +43,8 @@ struct service_term { /* texts are copied */
 	const char *lock, *identity;
 };
 
-/* From now on the Service leads to this address alone, until service_withdraw. Nothing waits for it. */
+/* From the next turn of the loop on the Service is to lead to this address alone, until service_withdraw. Nothing waits
+ * for it. */
 void service_publish(struct service *s, const struct service_term *t);
 
 /* The address is taken away, which is tried for a while, also after done. true: done is called once, later: when it is

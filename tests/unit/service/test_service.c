@@ -1,5 +1,6 @@
 /* --service as the user writes it, and one candidate's part of keeping a Service's address: what is asked of the store,
- * in which order, and what follows from its answers. The store is a table of this test, which answers when it is told. */
+ * in which order, and what follows from its answers. The store is a table of this test, which answers when it is told.
+ */
 #include "service/service.h"
 
 #include "base/buf.h"
@@ -105,19 +106,37 @@ static struct service *start(struct lock_env *env)
 	setenv("POD_IP", "10.0.0.7", 1);
 	events[0] = '\0';
 	withdrawn = 0;
-	return service_open(&(struct service_config){ .env = env,
-	                                              .target = "shop/web:80",
-	                                              .lock = "file:x",
-	                                              .name = "",
-	                                              .address = "",
-	                                              .ops = &ops },
-	                    &err);
+	return service_open(
+		&(struct service_config){
+			.env = env, .target = "shop/web:80", .lock = "file:x", .name = "", .address = "", .ops = &ops },
+		&err);
+}
+
+static void turn(void)
+{
+	ev_run(loop, EVRUN_NOWAIT);
+	ev_run(loop, EVRUN_NOWAIT);
+}
+
+static void look(struct service *s)
+{
+	service_look(s);
+	turn();
+}
+
+static bool withdraw(struct service *s, nsec within)
+{
+	bool waits = service_withdraw(s, within, on_withdrawn, NULL);
+
+	turn();
+	return waits;
 }
 
 static void publish(struct service *s, int64_t token, const char *address)
 {
 	service_publish(s, &(struct service_term){
 				   .term = 1, .token = token, .address = address, .lock = "file:x", .identity = "a" });
+	turn();
 }
 
 /* ---- the command line ---- */
@@ -135,8 +154,10 @@ static void parses(const char *text, const char *ns, const char *name, int port)
 
 static void the_target(void)
 {
-	static const char *const wrong[] = { "",      "/web",     "shop/",   "a/b/c",   "Web",     "web:",    "web:0",
-		                             "web:x", "web:65536", "web:080000", "-web", "web-", "we.b", "shop/web?x" };
+	static const char *const wrong[] = {
+		"",      "/web",      "shop/",      "a/b/c", "Web",  "web:", "web:0",
+		"web:x", "web:65536", "web:080000", "-web",  "web-", "we.b", "shop/web?x"
+	};
 	struct service_target t;
 	struct err err;
 
@@ -183,7 +204,7 @@ static void a_term(struct lock_env *env)
 	struct service *s = start(env);
 	struct service_status st;
 
-	service_look(s);
+	look(s);
 	ok(store.wish.aim == SERVICE_LOOK, "a standby looks whether it could be published");
 	answer(SERVICE_DONE, false, NULL);
 	publish(s, 5, "");
@@ -193,11 +214,11 @@ static void a_term(struct lock_env *env)
 	service_status(s, &st);
 	ok(st.published && strcmp(st.host, "10.0.0.7") == 0 && !*st.trouble, "and shows it");
 	logged("service_published ", "and says so");
-	ok(service_withdraw(s, NSEC_PER_SEC, on_withdrawn, NULL), "at the end there is something to wait for");
+	ok(withdraw(s, NSEC_PER_SEC), "at the end there is something to wait for");
 	ok(store.wish.aim == SERVICE_WITHDRAW && withdrawn == 0, "until the store has answered");
 	answer(SERVICE_DONE, true, NULL);
 	is_int(withdrawn, 1, "then it is withdrawn");
-	ok(!service_withdraw(s, NSEC_PER_SEC, on_withdrawn, NULL), "once: there is nothing to withdraw any more");
+	ok(!withdraw(s, NSEC_PER_SEC), "once: there is nothing to withdraw any more");
 	logged("service_withdrawn ", "and says so");
 	service_free(s);
 	is_int(store.closed, 1, "the store is closed");
@@ -208,8 +229,7 @@ static void a_write_under_way(struct lock_env *env)
 	struct service *s = start(env);
 
 	publish(s, 5, "10.0.0.1:80");
-	ok(service_withdraw(s, 60 * NSEC_PER_SEC, on_withdrawn, NULL) && store.asked == 1,
-	   "a withdrawal waits for the write that is under way");
+	ok(withdraw(s, 60 * NSEC_PER_SEC) && store.asked == 1, "a withdrawal waits for the write that is under way");
 	answer(SERVICE_FAILED, false, "no answer");
 	ok(store.asked == 2 && store.wish.aim == SERVICE_WITHDRAW && withdrawn == 0,
 	   "and follows it, since that may have been done");
@@ -220,6 +240,17 @@ static void a_write_under_way(struct lock_env *env)
 	service_free(s);
 }
 
+static void over_at_once(struct lock_env *env)
+{
+	struct service *s = start(env);
+
+	service_publish(s, &(struct service_term){
+				   .term = 1, .token = 5, .address = "10.0.0.1", .lock = "file:x", .identity = "a" });
+	is_int(store.asked, 0, "a term that begins sends nothing at once");
+	ok(!withdraw(s, NSEC_PER_SEC) && store.asked == 0, "and one that is over by then has sent nothing");
+	service_free(s);
+}
+
 static void no_answer(struct lock_env *env)
 {
 	struct service *s = start(env);
@@ -227,7 +258,7 @@ static void no_answer(struct lock_env *env)
 	publish(s, 5, "10.0.0.1:80");
 	answer(SERVICE_DONE, true, NULL);
 	events[0] = '\0';
-	service_withdraw(s, NSEC_PER_SEC / 20, on_withdrawn, NULL);
+	withdraw(s, NSEC_PER_SEC / 20);
 	while (!withdrawn)
 		ev_run(loop, EVRUN_ONCE);
 	logged("service_late ", "where the store does not answer, the wait ends all the same, and that is said");
@@ -268,13 +299,13 @@ static void troubles(struct lock_env *env)
 	service_status(s, &st);
 	ok(!st.published, "what a larger token has written is not ours");
 	logged("service_fenced ", "which is said");
-	ok(service_withdraw(s, NSEC_PER_SEC, on_withdrawn, NULL), "a withdrawal looks, too");
+	ok(withdraw(s, NSEC_PER_SEC), "a withdrawal looks, too");
 	answer(SERVICE_FENCED, false, "token 5 has written");
 	ok(withdrawn == 1 && !store.busy, "finds what is not ours, and that is all");
 	logged("", "without a word");
 	publish(s, 6, "web:80");
 	logged("service_refused ", "the name of a host is refused");
-	ok(!store.busy && !service_withdraw(s, NSEC_PER_SEC, on_withdrawn, NULL), "before the store is asked");
+	ok(!store.busy && !withdraw(s, NSEC_PER_SEC), "before the store is asked");
 	buf_fini(&text);
 	service_free(s);
 }
@@ -290,6 +321,7 @@ int main(void)
 	the_address();
 	a_term(&env);
 	a_write_under_way(&env);
+	over_at_once(&env);
 	no_answer(&env);
 	troubles(&env);
 	log_divert(NULL, NULL);

@@ -1,4 +1,5 @@
-/* Services and EndpointSlices as JSON: which Service may have a slice of ours, which slice is ours to write, what is sent. */
+/* Services and EndpointSlices as JSON: which Service may have a slice of ours, which slice is ours to write, what is
+ * sent. */
 #include "base/mem.h"
 #include "locks/kubernetes/kube_endpoints.h"
 #include "tap.h"
@@ -73,7 +74,8 @@ static void the_family(void)
 	json_decref(none);
 }
 
-#define LABELS "\"labels\":{\"kubernetes.io/service-name\":\"web\",\"endpointslice.kubernetes.io/managed-by\":\"lunarch.dev\"}"
+#define LABELS \
+	"\"labels\":{\"kubernetes.io/service-name\":\"web\",\"endpointslice.kubernetes.io/managed-by\":\"lunarch.dev\"}"
 #define SLICE(META, MORE) \
 	"{\"metadata\":{\"name\":\"web-lunarch\",\"resourceVersion\":\"7\"," META "},\"addressType\":\"IPv4\"" MORE "}"
 #define TOKEN(N) ",\"annotations\":{\"lunarch.dev/token\":\"" N "\"}"
