@@ -1,5 +1,5 @@
-/* The order of --service between a real elector, whose lock is a file, and its user: a term that begins is published; one
- * that ends by somebody's will is withdrawn before its user hears of it; and one that is lost waits for nothing. */
+/* The order of --service between a real elector, whose lock is a file, and its user: a term that begins is published;
+ * one that ends by somebody's will is withdrawn before its user hears of it; and one that is lost waits for nothing. */
 #include "runner/service_order.h"
 
 #include "base/log.h"
@@ -272,7 +272,8 @@ static void before_the_elector(void)
 	elector_stopped(u.elector, true);
 	until(&u.finished, 1);
 	end();
-	ok(!service_order_withdraw(NULL, NSEC_PER_SEC, on_told, NULL), "without --service there is nothing to wait for");
+	ok(!service_order_withdraw(NULL, NSEC_PER_SEC, on_told, NULL),
+	   "without --service there is nothing to wait for");
 }
 
 /* As where no worker is there to lead. */
