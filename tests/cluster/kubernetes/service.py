@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""--service on a real Kubernetes API server: the EndpointSlice of a Service without a selector follows the leader of `run`
-and of `exec`, is empty while nobody is to be led anywhere, and is never written by an older token, or over somebody
-else's data. Scenarios run side by side, each in a namespace of its own.
+"""--service on a real Kubernetes API server: the EndpointSlice of a Service without a selector follows the leader of
+`run` and of `exec`, is empty while nobody is to be led anywhere, and is never written by an older token, or over
+somebody else's data. Scenarios run side by side, each in a namespace of its own.
 
 Arguments: names of scenarios."""
 
@@ -40,7 +40,9 @@ return {{
   on_stopped = function() print "stopped" end,
 }}
 """
-COMMAND = "trap 'echo told; while ! [ -e {0} ]; do sleep 0.02; done; echo gone; exit 0' TERM; echo on; while :; do sleep 0.02; done"
+COMMAND = """trap 'echo told; while ! [ -e {0} ]; do sleep 0.02; done; echo gone; exit 0' TERM
+echo on
+while :; do sleep 0.02; done"""
 
 
 class Scene:
@@ -96,7 +98,9 @@ class Gate:
     """Stands before the API server, and holds back requests of some methods on their way to it, while it is shut."""
 
     def __init__(self, c: Any) -> None:
-        self.open, self.held, self.answers, self.methods = threading.Event(), threading.Event(), [], ("PATCH",)
+        self.open, self.held = threading.Event(), threading.Event()
+        self.answers: list[tuple[str, int]] = []
+        self.methods: tuple[str, ...] = ("PATCH",)
         self.open.set()
         gate = self
 
