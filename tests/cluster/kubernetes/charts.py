@@ -320,7 +320,7 @@ def state_file(c: Cluster) -> None:
     shop = APPLICATION.replace(
         '"shop:1"', '"shop:1", volumeMounts: [{name: lunarch-file, mountPath: /run/lunarch, readOnly: true}]'
     )
-    made = taken(c, ns, "state file", with_components(shop, "sidecar", "sidecar-file"))
+    made = taken(c, ns, "state file", with_components(shop, "sidecar", "sidecar/file"))
     pod = kind(made, "Deployment")["spec"]["template"]["spec"]
     (beside,) = pod["initContainers"]
     restricted("state file", pod, beside)
