@@ -32,8 +32,16 @@ local function host_of()
 	return (name:gsub("[^%w.-]", "_"))
 end
 
-local function read_lines(json, path, each)
+-- tail: only of so many bytes at the end; nil: of all.
+local function read_lines(json, path, tail, each)
 	local file <close> = io.open(path, "r")
+	local size = file and tail and file:seek "end" or 0
+	if size > 0 then
+		file:seek("set", math.max(0, size - tail))
+	end
+	if tail and size > tail then
+		file:read "l" -- what is left of a line
+	end
 	for line in file and file:lines() or function() end do
 		local value = json.decode(line)
 		if type(value) == "table" and type(value.id) == "string" then -- a line that was cut by a crash is none
@@ -101,15 +109,15 @@ return function(natives)
 	end
 
 	-- The runs of all machines in that directory, oldest first. One without an end was under way when the file was read, or was lost with its
-	-- leader: lost, if a later leader is known.
-	function history.read(directory)
+	-- leader: lost, if a later leader is known. tail: only of so many bytes at the end of each file; nil: of all.
+	function history.read(directory, tail)
 		local list, err = files_in(directory)
 		if not list then
 			return nil, err
 		end
 		local runs, newest = {}, 0
 		for _, path in ipairs(list) do
-			read_lines(json, path, function(entry)
+			read_lines(json, path, tail, function(entry)
 				local run = runs[entry.id] or {}
 				runs[entry.id] = run
 				for key, value in pairs(entry) do

@@ -143,6 +143,7 @@ return function(natives, options, history)
 		options.store.record(run)
 		runner.running[run] = job
 		metric(false, "running", job, 1)
+		options.board.began(job)
 		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s%s"):format(job.name, job.path, job.line, iso(tick.time),
 			tick.asked and ", as " .. tick.asked.by .. " has asked" or ""))
 		return run
@@ -152,6 +153,7 @@ return function(natives, options, history)
 		run.status, run.why, run.took = status, why, now() - run.began
 		options.store.record { id = run.id, token = run.token, status = status, why = why, took = run.took, attempts = run.attempts, output = run.output }
 		metric(true, "runs_total", job, 1, { status = status })
+		options.board.ended(job, run)
 		metric(false, "last_duration_seconds", job, run.took)
 		if status == "ok" then
 			metric(false, "last_success_time_seconds", job, now())
@@ -214,6 +216,7 @@ return function(natives, options, history)
 		options.store.record { id = id_of(term, job, tick) .. ".skipped", job = job.name, time = tick.time, began = now(), token = term.token,
 			machine = history.host, leader = term.identity, status = "skipped", why = why, took = 0, asked_by = tick.asked and tick.asked.by or nil }
 		metric(true, "runs_total", job, 1, { status = "skipped" })
+		options.board.skipped(job)
 		natives.emit("warn", "cron_skipped", ("the job \"%s\" (%s:%d) is left out for %s: %s"):format(
 			job.name, job.path, job.line, iso(tick.time), why))
 	end

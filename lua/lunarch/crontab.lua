@@ -9,6 +9,7 @@ local LATEST <const> = 253402300799 -- the last second of the year 9999
 local MARKS_MAX <const> = 15000 -- bytes of the checkpoint (16 KB) that the jobs' marks may take
 local MARK_BYTES <const> = 16 -- of a mark without the job's name: quotes, colon, comma, and the time
 local EISDIR <const> = 21
+local TAIL <const> = 65536 -- bytes of each history, in which a leader looks for the jobs' last runs
 local SENDMAIL <const> = "/usr/sbin/sendmail"
 
 local function files_kind(value)
@@ -246,6 +247,13 @@ return function(natives)
 		return table.concat(lines)
 	end
 
+	-- Beside the jobs, which do not wait for it.
+	local function tell_all(term, jobs, board, directory)
+		term:spawn(function()
+			board.begin(term, jobs, directory and history.read(directory, TAIL) or {})
+		end)
+	end
+
 	local function start_all(term, jobs, runner)
 		for _, job in ipairs(jobs) do
 			term:cron(job.expression, function(tick, done) runner.run(term, job, tick, done) end, {
@@ -262,12 +270,14 @@ return function(natives)
 		if #errors > 0 then
 			error(table.concat(errors, "\n"), 0)
 		end
+		local board = use "cron_board"(natives, function(job, after) return crontab.next(job, after, 1)[1] end)
 		local runner = use "cron_run"(natives, { store = history.open(options.directory), sendmail = options.sendmail or SENDMAIL,
-			on_failure = options.on_failure }, history)
+			on_failure = options.on_failure, board = board }, history)
 		return {
 			on_leading = function(term)
 				start_all(term, jobs, runner)
 				use "cron_asked"(natives, term, jobs, runner)
+				tell_all(term, jobs, board, options.directory)
 			end,
 			on_stopping = function() runner.wait() end,
 		}

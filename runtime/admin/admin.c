@@ -8,6 +8,7 @@
 #include "lease/past_rows.h"
 #include "admin/admin_metrics.h"
 #include "admin/events.h"
+#include "admin/script_jobs.h"
 #include "admin/standing.h"
 #include "admin/state_file.h"
 #include "admin/status.h"
@@ -173,28 +174,60 @@ static int answer_status(const struct standing_source *a, const char *name, stru
 	return 200;
 }
 
-static void add_history(void *arg, const struct standing *e)
+/* Begins an object about an election in a list of them. */
+static void begin_listed(struct admin_query *q, const struct standing *e)
 {
-	struct admin_query *q = arg;
-
 	buf_adds(q->out, q->found++ ? ",{\"name\":" : "{\"name\":");
 	buf_json(q->out, e->name);
 	buf_adds(q->out, ",\"lock\":");
 	buf_json(q->out, e->status->lock);
+}
+
+static void add_history(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	begin_listed(q, e);
 	buf_adds(q->out, ",\"terms\":");
 	past_json(q->out, e->status->record, clock_wall_us());
 	buf_adds(q->out, "}");
 }
 
-static int answer_history(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+static void add_jobs(void *arg, const struct standing *e)
 {
-	struct admin_query q = { .name = name, .out = body };
+	struct admin_query *q = arg;
+
+	begin_listed(q, e);
+	buf_adds(q->out, ",\"jobs\":");
+	script_jobs_json(q->out, e->jobs);
+	buf_adds(q->out, "}");
+}
+
+/* With the time of this machine, by which "now" is meant. */
+static int answer_listed(const struct standing_source *a, struct buf *body, const char **type,
+                         void (*add)(void *arg, const struct standing *e))
+{
+	struct admin_query q = { .name = "", .out = body };
+	char at[32];
 
 	*type = "application/json";
-	buf_adds(body, "{\"elections\":[");
-	a->list(a->arg, add_history, &q);
+	record_time_print(clock_wall_us(), at, sizeof at);
+	buf_printf(body, "{\"at\":\"%s\",\"elections\":[", at);
+	a->list(a->arg, add, &q);
 	buf_adds(body, "]}\n");
 	return 200;
+}
+
+static int answer_history(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	(void)name;
+	return answer_listed(a, body, type, add_history);
+}
+
+static int answer_jobs(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	(void)name;
+	return answer_listed(a, body, type, add_jobs);
 }
 
 static int answer_metrics(const struct standing_source *a, const char *name, struct buf *body, const char **type)
@@ -270,6 +303,7 @@ static const struct admin_path {
 	{ "/status", NULL, false, answer_status },
 	{ "/why", NULL, true, answer_why },
 	{ "/history", NULL, false, answer_history },
+	{ "/jobs", NULL, false, answer_jobs },
 	{ "/metrics", NULL, false, answer_metrics },
 };
 #define PATHS (sizeof paths / sizeof *paths)

@@ -12,6 +12,7 @@ struct admin_renewals;
 struct elector;
 struct elector_status;
 struct may_lead;
+struct script_jobs;
 struct script_metrics;
 struct service;
 
@@ -27,6 +28,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct admin_renewals *renewals;
 	const struct service *service;        /* of --service; NULL: none */
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
+	const struct script_jobs *jobs;       /* the same */
 	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */
 	void (*tell_more)(const void *arg, struct buf *out);
 	const void *tell_more_arg;

@@ -20,6 +20,7 @@
 	M(11, METRIC, metric)             \
 	M(12, NEXT_STOPPED, next_stopped) \
 	M(13, REPLY, reply)               \
+	M(14, JOB, job)                   \
 	M(64, GO, go)                     \
 	M(65, LEAD, lead)                 \
 	M(66, STOP, stop)                 \
@@ -135,6 +136,21 @@
 	F(u8, ok)                                                         \
 	F(u32, code) /* an exit status, where the request waits for it */ \
 	F(str, text)
+
+/* A job that the script of this term runs at certain times, as it is now: for people. Times in seconds since 1970; -1:
+ * not known. status: a word for how its last run ended, "" = none is known; why: the same for people. */
+#define WIRE_FIELDS_job(F)                  \
+	F(u32, slot)                        \
+	F(u64, term)                        \
+	F(str, name)                        \
+	F(str, schedule) /* as it is written */ \
+	F(str, zone)                        \
+	F(i64, next_s)                      \
+	F(i64, last_s) /* when its last run began */ \
+	F(i64, took_ms)                     \
+	F(str, status)                      \
+	F(str, why)                         \
+	F(u32, running)
 
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
 #define WIRE_FIELDS_go(F)                          \

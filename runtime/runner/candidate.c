@@ -124,6 +124,7 @@ static void candidate_over(void *arg)
 	struct candidate *p = arg;
 
 	script_metrics_term_over(&p->metrics);
+	script_jobs_clear(&p->jobs);
 	run_term_over(p->run, p);
 }
 
@@ -282,6 +283,7 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	script_metrics_worker_gone(&p->metrics);
 	candidate_asked_in_vain(p);
+	script_jobs_clear(&p->jobs);
 	term_supervision_dead(&p->term, reaped);
 }
 
@@ -426,12 +428,23 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	return 0;
 }
 
+static uint64_t candidate_term(const struct candidate *p)
+{
+	return p->term.hooks.state == TERM_NONE ? 0 : p->term.hooks.term;
+}
+
 bool candidate_metric(struct candidate *p, struct wire *w)
 {
 	struct wire_metric m;
-	uint64_t term = p->term.hooks.state == TERM_NONE ? 0 : p->term.hooks.term;
 
-	return wire_metric_get(w, &m) && script_metrics_put(&p->metrics, &m, term);
+	return wire_metric_get(w, &m) && script_metrics_put(&p->metrics, &m, candidate_term(p));
+}
+
+bool candidate_job(struct candidate *p, struct wire *w)
+{
+	struct wire_job m;
+
+	return wire_job_get(w, &m) && script_jobs_put(&p->jobs, &m, candidate_term(p));
 }
 
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status)
@@ -450,6 +463,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.renewals = p->renewals ? p->renewals : &none,
 		.metrics = &p->metrics,
 		.service = service_order_service(p->service),
+		.jobs = &p->jobs,
 	};
 }
 
@@ -483,6 +497,7 @@ void candidate_free(struct candidate *p)
 	election_settings_fini(&p->settings);
 	may_lead_fini(&p->term.may_lead);
 	script_metrics_fini(&p->metrics);
+	script_jobs_clear(&p->jobs);
 	free(p->renewals);
 	free(p);
 }

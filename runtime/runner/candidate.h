@@ -7,6 +7,7 @@
 #include "election/elector.h"
 #include "election/handover.h"
 #include "runner/election_settings.h"
+#include "admin/script_jobs.h"
 #include "admin/script_metrics.h"
 #include "runner/term_supervision.h"
 
@@ -31,6 +32,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	struct term_supervision term;
 	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
+	struct script_jobs jobs;
 	struct handover handover;        /* that an operator has asked for */
 	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
@@ -52,6 +54,7 @@ void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing
 
 /* A metric of its script. false: it makes no sense. */
 bool candidate_metric(struct candidate *p, struct wire *w);
+bool candidate_job(struct candidate *p, struct wire *w); /* the same of a job */
 
 /* What is told of it: fills both; borrowed until the next event. */
 struct standing;

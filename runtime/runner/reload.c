@@ -191,6 +191,7 @@ bool reload_move(struct candidate *p)
 		return false;
 	p->worker_set = old->reloaded;
 	script_metrics_worker_gone(&p->metrics);
+	script_jobs_clear(&p->jobs);
 	reload_quit_if_unused(p->run, old);
 	return true;
 }

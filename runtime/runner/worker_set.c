@@ -109,24 +109,15 @@ static bool worker_set_on_candidate_message(struct worker_set *s, enum wire_type
 	return !p || term_supervision_message(&p->term, type, w);
 }
 
-static bool worker_set_on_metric(struct worker_set *s, struct wire *w)
+/* What the script tells of itself, for people. */
+static bool worker_set_on_told(struct worker_set *s, struct wire *w, bool (*take)(struct candidate *p, struct wire *w))
 {
 	uint32_t slot = wire_slot(w);
 	struct candidate *p = worker_set_candidate(s, slot);
 
 	if (!s->loaded || slot >= s->settings_count)
 		return false;
-	return !p || candidate_metric(p, w);
-}
-
-static bool worker_set_on_reply(struct worker_set *s, struct wire *w)
-{
-	uint32_t slot = wire_slot(w);
-	struct candidate *p = worker_set_candidate(s, slot);
-
-	if (!s->loaded || slot >= s->settings_count)
-		return false;
-	return !p || candidate_replied(p, w);
+	return !p || take(p, w);
 }
 
 static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
@@ -150,9 +141,11 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 	case WIRE_NEXT_STOPPED:
 		return worker_set_on_candidate_message(s, type, w);
 	case WIRE_METRIC:
-		return worker_set_on_metric(s, w);
+		return worker_set_on_told(s, w, candidate_metric);
+	case WIRE_JOB:
+		return worker_set_on_told(s, w, candidate_job);
 	case WIRE_REPLY:
-		return worker_set_on_reply(s, w);
+		return worker_set_on_told(s, w, candidate_replied);
 	case WIRE_EXIT:
 		return worker_set_on_exit(s, w);
 	}

@@ -5,6 +5,7 @@
 #include "process/wire.h"
 #include "script/bind.h"
 #include "script/election.h"
+#include "script/jobs.h"
 #include "script/metrics.h"
 #include "script/next.h"
 #include "script/prelude.h"
@@ -139,6 +140,7 @@ static void open_natives(struct script *s)
 	term_bind_checkpoint(L);
 	term_bind_requests(L);
 	metrics_bind(L, s->metrics);
+	jobs_bind(L, s);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);

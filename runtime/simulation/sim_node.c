@@ -313,6 +313,14 @@ static bool node_on_metric(struct sim_node *n, struct wire *w)
 	return script_metrics_put(&s->metrics, &m, s->term.hooks.state == TERM_NONE ? 0 : s->term.hooks.term);
 }
 
+/* Nobody looks at it here. */
+static bool node_on_job(const struct sim_node *n, struct wire *w)
+{
+	struct wire_job m;
+
+	return n->loaded && wire_slot(w) < n->candidate_count && wire_job_get(w, &m);
+}
+
 static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 {
 	uint32_t slot = wire_slot(w);
@@ -336,6 +344,8 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 		       term_supervision_message(&n->candidates[slot]->term, type, w);
 	case WIRE_METRIC:
 		return node_on_metric(n, w);
+	case WIRE_JOB:
+		return node_on_job(n, w);
 	case WIRE_EXIT:
 		return node_on_exit(n, w);
 	}

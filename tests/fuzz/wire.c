@@ -5,6 +5,7 @@
 #include "process/channel.h"
 #include "process/wire.h"
 #include "runner/election_settings.h"
+#include "admin/script_jobs.h"
 #include "admin/script_metrics.h"
 
 #include <ev.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 static struct script_metrics metrics;
+static struct script_jobs jobs;
 static int messages, ended;
 
 /* true: it was read; then it is written as it came. */
@@ -63,6 +65,7 @@ static void on_message(void *arg, const void *bytes, size_t len)
 {
 	struct wire w, start;
 	struct wire_metric metric;
+	struct wire_job job;
 	enum wire_type type = wire_open(&w, bytes, len);
 
 	(void)arg;
@@ -81,6 +84,8 @@ static void on_message(void *arg, const void *bytes, size_t len)
 		settings(start);
 	else if (type == WIRE_METRIC && wire_metric_get(&start, &metric))
 		script_metrics_put(&metrics, &metric, metric.slot % 3);
+	else if (type == WIRE_JOB && wire_job_get(&start, &job))
+		script_jobs_put(&jobs, &job, job.slot % 3);
 }
 
 static void on_end(void *arg, size_t oversized)
@@ -122,6 +127,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		channel_send(c, "answer", 6);
 	channel_free(c);
 	close(ends[1]);
+	struct buf shown = { 0 };
+	script_jobs_json(&shown, &jobs);
+	must(buf_is_utf8(shown.data));
+	buf_fini(&shown);
+	script_jobs_clear(&jobs);
 	script_metrics_term_over(&metrics);
 	script_metrics_worker_gone(&metrics);
 	script_metrics_fini(&metrics);

@@ -1,0 +1,128 @@
+#include "admin/script_jobs.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "lease/record_time.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_MAX_BYTES 100
+#define TEXT_MAX_BYTES 1000
+#define TIME_MAX_S (RECORD_TIME_MAX / 1000000)
+
+struct script_job {
+	char *name, *schedule, *zone, *status, *why; /* one block of memory, which begins at name */
+	int64_t next_s, last_s, took_ms;             /* -1: not known */
+	uint32_t running;
+};
+#define JOB_TEXTS 5
+
+static bool text_fits(const char *text)
+{
+	return strlen(text) <= TEXT_MAX_BYTES;
+}
+
+static bool time_is_valid(int64_t s)
+{
+	return s >= -1 && s <= TIME_MAX_S;
+}
+
+static bool job_is_valid(const struct wire_job *w)
+{
+	return *w->name && strlen(w->name) <= NAME_MAX_BYTES && text_fits(w->schedule) && text_fits(w->zone) &&
+	       text_fits(w->status) && text_fits(w->why) && time_is_valid(w->next_s) && time_is_valid(w->last_s) &&
+	       w->took_ms >= -1;
+}
+
+/* Its place, which is zeroed if it is new. NULL: there is none, and that was said. */
+static struct script_job *jobs_place(struct script_jobs *jobs, const char *name)
+{
+	for (size_t i = 0; i < jobs->count; i++)
+		if (strcmp(jobs->job[i].name, name) == 0)
+			return &jobs->job[i];
+	if (jobs->count == SCRIPT_JOBS_MAX) {
+		if (!jobs->full)
+			log_event(LOG_WARN, NULL, "jobs_full",
+			          "the script has told of more than %d jobs: %s and others run, and are not shown",
+			          SCRIPT_JOBS_MAX, name);
+		jobs->full = true;
+		return NULL;
+	}
+	jobs->job = mem_resize(jobs->job, (jobs->count + 1) * sizeof *jobs->job);
+	jobs->job[jobs->count] = (struct script_job){ 0 };
+	return &jobs->job[jobs->count++];
+}
+
+bool script_jobs_put(struct script_jobs *jobs, const struct wire_job *w, uint64_t term)
+{
+	char *text[JOB_TEXTS];
+
+	if (!job_is_valid(w))
+		return false;
+	if (!term || w->term != term)
+		return true;
+	struct script_job *job = jobs_place(jobs, w->name);
+	if (!job)
+		return true;
+	free(job->name);
+	mem_pack(JOB_TEXTS, (const char *const[]){ w->name, w->schedule, w->zone, w->status, w->why }, text);
+	*job = (struct script_job){ .name = text[0],
+		                    .schedule = text[1],
+		                    .zone = text[2],
+		                    .status = text[3],
+		                    .why = text[4],
+		                    .next_s = w->next_s,
+		                    .last_s = w->last_s,
+		                    .took_ms = w->took_ms,
+		                    .running = w->running };
+	return true;
+}
+
+void script_jobs_clear(struct script_jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->count; i++)
+		free(jobs->job[i].name);
+	free(jobs->job);
+	*jobs = (struct script_jobs){ 0 };
+}
+
+/* ---- as JSON ---- */
+
+static void put_text(struct buf *out, const char *key, const char *text)
+{
+	buf_printf(out, ",\"%s\":", key);
+	if (*text)
+		buf_json(out, text);
+	else
+		buf_adds(out, "null");
+}
+
+static void put_time(struct buf *out, const char *key, int64_t s)
+{
+	char text[32] = "";
+
+	if (s >= 0)
+		record_time_print(s * 1000000, text, sizeof text);
+	put_text(out, key, text);
+}
+
+void script_jobs_json(struct buf *out, const struct script_jobs *jobs)
+{
+	buf_adds(out, "[");
+	for (size_t i = 0; jobs && i < jobs->count; i++) {
+		const struct script_job *job = &jobs->job[i];
+		buf_adds(out, i ? ",{\"name\":" : "{\"name\":");
+		buf_json(out, job->name);
+		put_text(out, "schedule", job->schedule);
+		put_text(out, "zone", job->zone);
+		buf_printf(out, ",\"running\":%" PRIu32, job->running);
+		put_time(out, "next", job->next_s);
+		put_time(out, "last", job->last_s);
+		put_text(out, "status", job->status);
+		put_text(out, "why", job->why);
+		buf_printf(out, job->took_ms < 0 ? ",\"tookMs\":null}" : ",\"tookMs\":%" PRId64 "}", job->took_ms);
+	}
+	buf_adds(out, "]");
+}

@@ -1,0 +1,52 @@
+#include "script/jobs.h"
+
+#include "process/wire.h"
+#include "script/election.h"
+
+#include <lauxlib.h>
+
+/* The field stays on the stack, so that its text lives. */
+static const char *job_text(lua_State *L, const char *name, const char *preset)
+{
+	lua_getfield(L, 1, name);
+	return preset ? luaL_optstring(L, -1, preset) : luaL_checkstring(L, -1);
+}
+
+static int64_t job_number(lua_State *L, const char *name, int64_t preset)
+{
+	lua_getfield(L, 1, name);
+	return luaL_optinteger(L, -1, preset);
+}
+
+static int jobs_job(lua_State *L)
+{
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+	const struct election *e = election_here(L, s, "jobs");
+	const struct scope *scope = sched_scope(sched_of(L));
+	struct buf message = { 0 };
+
+	luaL_checktype(L, 1, LUA_TTABLE);
+	if (!scope || !scope->marker || !scope->marker->term)
+		return 0;
+	struct wire_job job = { .slot = e->index,
+		                .term = e->term_number,
+		                .name = job_text(L, "name", NULL),
+		                .schedule = job_text(L, "schedule", ""),
+		                .zone = job_text(L, "zone", ""),
+		                .next_s = job_number(L, "next", -1),
+		                .last_s = job_number(L, "last", -1),
+		                .took_ms = job_number(L, "took_ms", -1),
+		                .status = job_text(L, "status", ""),
+		                .why = job_text(L, "why", ""),
+		                .running = (uint32_t)job_number(L, "running", 0) };
+	wire_job_put(&message, &job);
+	script_send(s, &message);
+	return 0;
+}
+
+void jobs_bind(lua_State *L, struct script *s)
+{
+	lua_pushlightuserdata(L, s);
+	lua_pushcclosure(L, jobs_job, 1);
+	lua_setfield(L, -2, "job");
+}
