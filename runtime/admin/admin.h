@@ -1,9 +1,9 @@
 /* Room admin: what a program shows of its elections: where each stands, metrics, events, the page, the state file.
  *
  * The admin endpoint (--listen): a page for people; /leader, /standby, /readyz, /healthz, /status, /why, /history,
- * /jobs, /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the control
- * socket: it takes no orders, and nothing about the election depends on it. Used by program.c, which asks run and exec
- * for their elections. */
+ * /jobs, /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the
+ * control socket: it takes no orders, and nothing about the election depends on it. Used by program.c, which asks run
+ * and exec for their elections. */
 #ifndef LUNARCH_ADMIN_H
 #define LUNARCH_ADMIN_H
 

@@ -2,6 +2,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "client/short_name.h"
 #include "client/table.h"
 #include "lease/past_rows.h"
 
@@ -40,13 +41,27 @@ static void add_length(struct table *t, int64_t ms)
 	table_add(t, text);
 }
 
+/* What is brief has its names cut, as the drawing above it. */
+static void add_name(struct table *t, const char *who, const struct past_row *row, int rows)
+{
+	const char *others[PAST_ROWS];
+	struct buf name = { 0 };
+
+	for (int i = 0; i < rows; i++)
+		others[i] = row[i].term.who;
+	short_name_put(&name, who, others, (size_t)rows, NAME_COLUMNS);
+	table_add(t, name.data);
+	buf_fini(&name);
+}
+
 static void add_row(struct table *t, const struct past_row *row, bool brief)
 {
 	char token[24] = "";
 
 	if (row->term.token)
 		snprintf(token, sizeof token, "%" PRId64, row->term.token);
-	table_add(t, row->term.who);
+	if (!brief)
+		table_add(t, row->term.who);
 	table_add(t, token);
 	add_time(t, row->term.from_us);
 	if (!brief)
@@ -64,8 +79,11 @@ bool history_text_table(struct buf *out, const struct record *r, int64_t now_us,
 
 	if (n == 0)
 		return false;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		if (brief)
+			add_name(&t, row[i].term.who, row, n);
 		add_row(&t, &row[i], brief);
+	}
 	table_print(out, &t);
 	table_fini(&t);
 	return true;
@@ -88,66 +106,72 @@ struct drawing {
 	int rows, width; /* width: of a bar */
 	int64_t from_us, to_us;
 	bool colour;
+	const char *who[PAST_ROWS]; /* of each row */
 };
 
-static int drawing_at(const struct drawing *d, int64_t us)
+struct bar {
+	char *text;
+	int width;
+	int64_t from_us, to_us;
+};
+
+static int bar_at(const struct bar *b, int64_t us)
 {
-	if (us <= d->from_us)
+	if (us <= b->from_us)
 		return 0;
-	if (us >= d->to_us)
-		return d->width - 1;
-	return (int)((double)(us - d->from_us) / (double)(d->to_us - d->from_us) * (d->width - 1));
+	if (us >= b->to_us)
+		return b->width - 1;
+	return (int)((double)(us - b->from_us) / (double)(b->to_us - b->from_us) * (b->width - 1));
 }
 
 /* By what is known of its end: its leader released it, or did not. */
-static char end_mark(const struct past_term *t)
+static bool term_vanished(const struct past_term *t)
 {
 	static const char *const vanished[] = { PAST_UNKNOWN, "died", "forced", "expired", "lost", "deleted" };
 
 	for (size_t i = 0; i < sizeof vanished / sizeof *vanished; i++)
 		if (strcmp(t->reason, vanished[i]) == 0)
-			return 'x';
-	return 's';
+			return true;
+	return false;
 }
 
-static void draw_term(const struct drawing *d, char *bar, const struct past_row *row)
+static void bar_add(const struct bar *b, const struct past_row *row, char letter, char clean)
 {
-	if (row->term.from_us == RECORD_TIME_UNKNOWN)
+	int64_t to_us = row->lasts ? b->to_us : row->term.to_us;
+
+	if (row->term.from_us == RECORD_TIME_UNKNOWN || (to_us != RECORD_TIME_UNKNOWN && to_us < b->from_us))
 		return;
-	int64_t to_us = row->lasts ? d->to_us : row->term.to_us;
-	int a = drawing_at(d, row->term.from_us), b = to_us == RECORD_TIME_UNKNOWN ? a : drawing_at(d, to_us);
-	memset(bar + a, '=', (size_t)(b - a + 1));
-	if (!row->lasts)
-		bar[b] = end_mark(&row->term);
+	int begin = bar_at(b, row->term.from_us), end = to_us == RECORD_TIME_UNKNOWN ? begin : bar_at(b, to_us);
+	if (end < begin)
+		return; /* it begins after the time that is shown */
+	memset(b->text + begin, letter, (size_t)(end - begin + 1));
+	if (!row->lasts && term_vanished(&row->term))
+		b->text[end] = 'x';
+	else if (!row->lasts && clean)
+		b->text[end] = clean;
 }
 
-/* The name in NAME_COLUMNS columns: cut, or with blanks behind it. */
-static void put_name(struct buf *out, const char *who)
+void history_text_bar(char *bar, int width, int64_t from_us, int64_t to_us, const struct past_row *row, int rows,
+                      const char *letter, char clean)
 {
-	struct buf name = { 0 };
-	int n = 0;
+	const struct bar b = { bar, width, from_us, to_us };
 
-	buf_plain(&name, who);
-	for (const char *at = name.data; *at; at++) {
-		n += (*at & 0xc0) != 0x80;
-		if (n <= NAME_COLUMNS)
-			buf_add(out, at, 1);
-	}
-	buf_printf(out, "%*s |", n < NAME_COLUMNS ? NAME_COLUMNS - n : 0, "");
-	buf_fini(&name);
+	for (int i = 0; i < rows; i++)
+		bar_add(&b, &row[i], letter[i], clean);
 }
 
 static void draw_leader(struct buf *out, const struct drawing *d, const char *who)
 {
-	char *bar = mem_zero((size_t)d->width + 1);
+	char *text = mem_zero((size_t)d->width + 1);
+	const struct bar b = { text, d->width, d->from_us, d->to_us };
 
-	memset(bar, ' ', (size_t)d->width);
+	memset(text, ' ', (size_t)d->width);
 	for (int i = 0; i < d->rows; i++)
 		if (strcmp(d->row[i].term.who, who) == 0)
-			draw_term(d, bar, &d->row[i]);
-	put_name(out, who);
-	buf_printf(out, "%s%s%s|\n", d->colour ? GREEN : "", bar, d->colour ? PLAIN : "");
-	free(bar);
+			bar_add(&b, &d->row[i], '=', 's');
+	int put = short_name_put(out, who, d->who, (size_t)d->rows, NAME_COLUMNS);
+	buf_printf(out, "%*s |%s%s%s|\n", NAME_COLUMNS - put, "", d->colour ? GREEN : "", text, d->colour ? PLAIN : "");
+	free(text);
 }
 
 static bool was_before(const struct past_row *row, int i)
@@ -180,6 +204,8 @@ void history_text_drawing(struct buf *out, const struct record *r, int64_t now_u
 
 	d.rows = r ? past_rows(r, now_us, row) : 0;
 	d.width = columns - NAME_COLUMNS - 3 > BAR_LEAST ? columns - NAME_COLUMNS - 3 : BAR_LEAST;
+	for (int i = 0; i < d.rows; i++)
+		d.who[i] = row[i].term.who;
 	for (int i = 0; i < d.rows; i++)
 		if (row[i].term.from_us != RECORD_TIME_UNKNOWN && row[i].term.from_us < d.from_us)
 			d.from_us = row[i].term.from_us;

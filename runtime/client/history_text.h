@@ -5,6 +5,7 @@
 #define LUNARCH_HISTORY_TEXT_H
 
 #include "base/buf.h"
+#include "lease/past_rows.h"
 #include "lease/record.h"
 
 #include <stdbool.h>
@@ -12,7 +13,8 @@
 /* Both append to out. r NULL: there is no record. now_us: the reader's wall clock. false: nothing is known of any term.
  */
 
-/* Lines; none where nothing is known. brief: without the times at which they ended. */
+/* Lines; none where nothing is known. brief: without the times at which they ended, and
+ * with short names. */
 bool history_text_table(struct buf *out, const struct record *r, int64_t now_us, bool brief);
 
 /* One object with a newline; lock: URL without secrets. */
@@ -21,5 +23,11 @@ bool history_text_json(struct buf *out, const char *lock, const struct record *r
 /* Lines that draw who led when: a line for each leader, as wide as `columns`, from the first term that is known to now.
  * '=' leads, 's' its leader ended it, 'x' its leader vanished. Nothing where no term's time is known. */
 void history_text_drawing(struct buf *out, const struct record *r, int64_t now_us, int columns, bool colour);
+
+/* Fills a bar of so many characters, which shows the time from from_us to to_us, with these terms: each with its
+ * letter, and 'x' at its end if its leader vanished. clean: the same for an end that its leader made; 0: none. What is
+ * in no term stays as it is. */
+void history_text_bar(char *bar, int width, int64_t from_us, int64_t to_us, const struct past_row *row, int rows,
+                      const char *letter, char clean);
 
 #endif

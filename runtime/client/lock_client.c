@@ -30,6 +30,20 @@ int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *ur
 	return c->lock ? 0 : -1;
 }
 
+int lock_client_open_base(struct lock_client *c, struct err *err)
+{
+	return lock_client_prepare(c, NULL, err);
+}
+
+int lock_client_open_beside(struct lock_client *c, struct lock_client *base, const char *url, struct err *err)
+{
+	c->beside = true;
+	c->loop = base->loop;
+	record_init(&c->record);
+	c->lock = lock_open(&base->env, url, err);
+	return c->lock ? 0 : -1;
+}
+
 int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefix, struct err *err)
 {
 	*prefix = NULL;
@@ -56,10 +70,12 @@ void lock_client_close(struct lock_client *c)
 		c->lock->ops->close(c->lock);
 	if (c->place)
 		c->place->ops->close(c->place);
+	record_fini(&c->record);
+	if (c->beside)
+		return;
 	lock_env_fini(&c->env);
 	if (c->env.offload)
 		offload_free(c->env.offload);
-	record_fini(&c->record);
 	if (c->owns_loop)
 		ev_loop_destroy(c->loop);
 }
@@ -104,10 +120,15 @@ void lock_client_cancel(struct lock_client *c)
 		c->lock->ops->cancel(c->lock);
 }
 
-enum lock_outcome lock_client_read(struct lock_client *c)
+void lock_client_start_read(struct lock_client *c)
 {
 	c->changed = false; /* what changes while it is read may be newer than what was read */
 	c->lock->ops->read(c->lock, lock_client_begin(c), lock_client_on_done, c);
+}
+
+enum lock_outcome lock_client_read(struct lock_client *c)
+{
+	lock_client_start_read(c);
 	return lock_client_wait(c);
 }
 

@@ -11,6 +11,7 @@
 struct lock_client {
 	struct ev_loop *loop;
 	bool owns_loop;
+	bool beside; /* its loop and env are those of another client */
 	struct lock_env env;
 	struct lock *lock;
 	struct lock *place;   /* of lock_client_open_prefix; NULL: none */
@@ -33,6 +34,16 @@ int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefi
 
 /* After that: from now on c->lock is this one, until the next call. -1 with *err: none. */
 int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err);
+
+/* Without a lock: for clients that are opened beside it. */
+int lock_client_open_base(struct lock_client *c, struct err *err);
+
+/* As lock_client_open, in the loop and over the connections of `base`, which is closed after it. It cannot be turned to
+ * another lock. */
+int lock_client_open_beside(struct lock_client *c, struct lock_client *base, const char *url, struct err *err);
+
+/* Starts a read, which has been answered when c->busy is false again. As lock_client_start_write. */
+void lock_client_start_read(struct lock_client *c);
 
 /* All of these block for at most c->within. Why an operation failed is in c->result.err. */
 enum lock_outcome lock_client_read(struct lock_client *c);

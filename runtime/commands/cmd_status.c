@@ -1,6 +1,9 @@
 #include "commands/commands.h"
 
+#include "base/mem.h"
+#include "client/board_text.h"
 #include "client/history_text.h"
+#include "client/lock_board.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "client/screen.h"
@@ -112,21 +115,28 @@ static int status_verify(struct status *s, int *exit_with)
 
 /* ---- --watch ---- */
 
+/* "2026-11-22 23:04:47.123 " */
+static void put_now(struct buf *b, int64_t now_us)
+{
+	time_t sec = now_us / 1000000;
+	struct tm tm;
+	char now[32];
+
+	localtime_r(&sec, &tm);
+	strftime(now, sizeof now, "%F %T", &tm);
+	buf_printf(b, "%s.%03d ", now, (int)(now_us / 1000 % 1000));
+}
+
 static void print_change(const struct status *s, bool expired)
 {
 	struct record_text shown = status_shown(s);
-	time_t sec = shown.now_us / 1000000;
 	struct buf b = { 0 };
-	struct tm tm;
-	char now[32];
 
 	if (s->json) {
 		shown.verdict = expired ? "silent" : NULL;
 		record_text_json(&b, &shown);
 	} else {
-		localtime_r(&sec, &tm);
-		strftime(now, sizeof now, "%F %T", &tm);
-		buf_printf(&b, "%s.%03d ", now, (int)(shown.now_us / 1000 % 1000));
+		put_now(&b, shown.now_us);
 		record_text_headline(&b, &shown);
 		if (expired)
 			buf_adds(&b, ": but it has not renewed for its lease");
@@ -205,27 +215,131 @@ static int status_show(struct status *s, const struct options *o)
 	return status_leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 }
 
-int cmd_status(int argc, char **argv)
+static int status_of_one(const struct options *o, const char *url)
 {
-	struct options o;
+	struct status s = { .json = o->value[OPTION_JSON].number, .since = clock_now() };
 	struct err err;
-	char *url;
-	int exit_with = command_begin(&o, COMMAND_STATUS, argc, argv);
+	int exit_with;
 
-	if (exit_with >= 0)
-		return exit_with;
-	exit_with = named_lock(&o, &url);
-	if (exit_with >= 0)
-		return exit_with;
-	struct status s = { .json = o.value[OPTION_JSON].number, .since = clock_now() };
-	s.client.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL);
+	s.client.env.state_dir = options_text(o, OPTION_STATE_DIR, NULL);
 	if (lock_client_open(&s.client, NULL, url, &err) < 0) {
 		exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
 	} else {
 		lock_client_watch(&s.client);
-		exit_with = status_show(&s, &o);
+		exit_with = status_show(&s, o);
 	}
 	lock_client_close(&s.client);
-	free(url);
+	return exit_with;
+}
+
+/* ---- --watch of several ---- */
+
+/* Until a signal: what cannot be read is shown as that. */
+static void several_draw(struct lock_board *b)
+{
+	struct board_text text = { 0 };
+	struct screen screen = { 0 };
+
+	screen_enter(&screen);
+	for (;;) {
+		struct buf out = { 0 };
+		screen_measure(&screen);
+		board_text_draw(&text, &out, b, &screen, clock_wall_us());
+		screen_show(&screen, &out);
+		buf_fini(&out);
+		lock_board_look(b, DRAW);
+	}
+}
+
+static void print_told(const struct board_lock *l, const char *headline, bool json)
+{
+	struct record_text shown = { .lock = lock_client_url(&l->client),
+		                     .record = l->present ? &l->client.record : NULL,
+		                     .now_us = clock_wall_us(),
+		                     .verdict = board_lock_is_silent(l) ? "silent" : NULL };
+	struct buf b = { 0 };
+
+	if (json && l->failed)
+		return (void)command_fail(COMMAND_STATUS, EXIT_DONE, "%s", headline);
+	if (json) {
+		record_text_json(&b, &shown);
+	} else {
+		put_now(&b, shown.now_us);
+		buf_plain(&b, shown.lock);
+		buf_printf(&b, ": %s", headline);
+	}
+	buf_adds(&b, "\n");
+	status_print(&b);
+}
+
+/* A line for each change, until a signal. */
+static void several_tell(struct lock_board *b, bool json)
+{
+	char **told = NULL; /* of each: what was said last; NULL: nothing */
+	size_t count = 0;
+
+	for (;;) {
+		told = mem_resize(told, (b->count + 1) * sizeof(char *));
+		for (; count < b->count; count++)
+			told[count] = NULL;
+		for (size_t i = 0; i < b->count; i++) {
+			struct buf now = { 0 };
+			if (!b->lock[i]->answered || b->lock[i]->hidden)
+				continue;
+			board_text_headline(&now, b->lock[i], clock_wall_us());
+			if (told[i] && strcmp(told[i], now.data) == 0) {
+				buf_fini(&now);
+				continue;
+			}
+			print_told(b->lock[i], now.data, json);
+			free(told[i]);
+			told[i] = now.data; /* it is the buffer's block of memory */
+		}
+		lock_board_look(b, DRAW);
+	}
+}
+
+static int status_of_several(const struct options *o, const char *prefix, const struct named_locks *locks)
+{
+	const char *state_dir = options_text(o, OPTION_STATE_DIR, NULL);
+	bool json = o->value[OPTION_JSON].number;
+	struct lock_board b = { 0 };
+	struct err err;
+
+	int opened = prefix ? lock_board_open_prefix(&b, prefix, state_dir, &err)
+	                    : lock_board_open(&b, (const char *const *)locks->url, locks->count, state_dir, &err);
+	if (opened < 0) {
+		lock_board_close(&b);
+		return command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
+	}
+	lock_board_look(&b, NSEC_PER_SEC);
+	if (!json && screen_possible())
+		several_draw(&b);
+	several_tell(&b, json);
+	return EXIT_DONE; /* neither returns */
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct named_locks locks = { 0 };
+	struct options o;
+	int exit_with = command_begin(&o, COMMAND_STATUS, argc, argv);
+
+	if (exit_with >= 0)
+		return exit_with;
+	bool watch = o.value[OPTION_WATCH].number;
+	const char *prefix = o.value[OPTION_PREFIX].text;
+	if ((prefix || o.lock_count > 1) && !watch)
+		return command_fail(
+			COMMAND_STATUS, EXIT_USAGE,
+			"several locks: add --watch to see them as they change; `lunarch list` prints them once");
+	if (prefix && (o.words || o.lock_count))
+		return command_fail(COMMAND_STATUS, EXIT_USAGE, "--prefix, or locks by their names: not both");
+	if (!prefix)
+		exit_with = named_locks(&o, watch, &locks);
+	if (exit_with < 0)
+		exit_with = prefix || locks.count > 1 ? status_of_several(&o, prefix, &locks)
+		                                      : status_of_one(&o, locks.url[0]);
+	named_locks_fini(&locks);
 	return exit_with;
 }

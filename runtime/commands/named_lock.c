@@ -39,42 +39,79 @@ static const struct election_settings *election_chosen(const struct options *o, 
 	return NULL;
 }
 
-static int script_lock(const struct options *o, const struct script_probe *s, char **url)
+static void add_lock(struct named_locks *n, char *url_taken)
 {
-	const struct election_settings *p = election_chosen(o, s);
-	struct err err;
-
-	if (!p)
-		return EXIT_USAGE;
-	char *fallback = options_default_lock(o->word[0], false, &err);
-	*url = fallback ? options_election_lock(o, p->lock, fallback, p->name, s->count > 1, &err) : NULL;
-	free(fallback);
-	return *url ? -1 : command_fail(o->command, EXIT_USAGE, "%s", err.text);
+	n->url = mem_resize(n->url, (n->count + 1) * sizeof(char *));
+	n->url[n->count++] = url_taken;
 }
 
-int named_lock(const struct options *o, char **url)
+void named_locks_fini(struct named_locks *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		free(n->url[i]);
+	free(n->url);
+}
+
+/* The lock of that election; -1 with *err. */
+static int add_election_lock(const struct options *o, const struct script_probe *s, const struct election_settings *p,
+                             struct named_locks *out, struct err *err)
+{
+	char *fallback = options_default_lock(o->word[0], false, err);
+	char *url = fallback ? options_election_lock(o, p->lock, fallback, p->name, s->count > 1, err) : NULL;
+
+	free(fallback);
+	if (!url)
+		return -1;
+	add_lock(out, url);
+	return 0;
+}
+
+static int script_locks(const struct options *o, const struct script_probe *s, bool all, struct named_locks *out)
+{
+	const struct election_settings *one = all ? NULL : election_chosen(o, s);
+	struct err err;
+
+	if (!all && !one)
+		return EXIT_USAGE;
+	for (uint32_t i = 0; i < (all ? s->count : 1); i++)
+		if (add_election_lock(o, s, all ? &s->settings[i] : one, out, &err) < 0)
+			return command_fail(o->command, EXIT_USAGE, "%s", err.text);
+	return -1;
+}
+
+int named_locks(const struct options *o, bool several, struct named_locks *out)
 {
 	struct script_probe s = { 0 };
 
-	*url = NULL;
 	if (o->words > 1)
 		return command_fail(o->command, EXIT_USAGE, "one script, or --lock URL: %s is too much", o->word[1]);
 	if (!o->words && !options_set(o, OPTION_LOCK))
 		return command_fail(o->command, EXIT_USAGE,
 		                    "which lock? lunarch %s --lock URL, or SCRIPT.lua for the lock of a script",
 		                    command_names[o->command]);
+	if (!o->words && several && o->lock_count > 1) {
+		for (int i = 0; i < o->lock_count; i++)
+			add_lock(out, mem_dup(o->locks[i]));
+		return -1;
+	}
 	if (!o->words) {
-		*url = mem_dup(o->value[OPTION_LOCK].text);
+		add_lock(out, mem_dup(o->value[OPTION_LOCK].text));
 		return -1;
 	}
 	char *wrong = script_probe_load(&s, o, o->word[0], false);
-	if (wrong) {
-		command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong);
-		free(wrong);
-		script_probe_fini(&s);
-		return EXIT_FAILED_SCRIPT;
-	}
-	int status = script_lock(o, &s, url);
+	int status = wrong ? command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong)
+	                   : script_locks(o, &s, several && !options_set(o, OPTION_CTL_ELECTION) && s.count, out);
+	free(wrong);
 	script_probe_fini(&s);
+	return status;
+}
+
+int named_lock(const struct options *o, char **url)
+{
+	struct named_locks one = { 0 };
+	int status = named_locks(o, false, &one);
+
+	*url = status < 0 ? one.url[0] : NULL;
+	free(one.url);
 	return status;
 }

@@ -139,17 +139,17 @@
 
 /* A job that the script of this term runs at certain times, as it is now: for people. Times in seconds since 1970; -1:
  * not known. status: a word for how its last run ended, "" = none is known; why: the same for people. */
-#define WIRE_FIELDS_job(F)                  \
-	F(u32, slot)                        \
-	F(u64, term)                        \
-	F(str, name)                        \
-	F(str, schedule) /* as it is written */ \
-	F(str, zone)                        \
-	F(i64, next_s)                      \
+#define WIRE_FIELDS_job(F)                           \
+	F(u32, slot)                                 \
+	F(u64, term)                                 \
+	F(str, name)                                 \
+	F(str, schedule) /* as it is written */      \
+	F(str, zone)                                 \
+	F(i64, next_s)                               \
 	F(i64, last_s) /* when its last run began */ \
-	F(i64, took_ms)                     \
-	F(str, status)                      \
-	F(str, why)                         \
+	F(i64, took_ms)                              \
+	F(str, status)                               \
+	F(str, why)                                  \
 	F(u32, running)
 
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */

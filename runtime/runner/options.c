@@ -115,7 +115,10 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_HANDOVER_TIMEOUT] = { "timeout", NULL, 0, OPTION_PERIOD, "DUR", NULL, "30s", CTL,
 	                              "handover: the candidate that --to names may take so long to become next" },
 	[OPTION_LIST] = { "list", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
-	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
+	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
+	                   "go on, and print every change; --lock may be there several times" },
+	[OPTION_PREFIX] = { "prefix", NULL, 0, OPTION_TEXT, "URL-PREFIX", NULL, NULL, STATUS,
+	                    "with --watch: all elections whose lock URL begins so, as `lunarch list` has them" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
 	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON | STATUS | HISTORY | LIST | DOCTOR | CTL,
@@ -358,6 +361,11 @@ static int set_value(struct options *o, enum option which, enum option_from from
 		return err_wrap(err, "%s", options_source(which, from, name, sizeof name));
 	v->from = from;
 	v->text = text;
+	if (which != OPTION_LOCK || from != OPTION_GIVEN)
+		return 0;
+	if (o->lock_count == OPTION_WORDS)
+		return err_set(err, ERR_USAGE, "--lock: more than %d locks", OPTION_WORDS);
+	o->locks[o->lock_count++] = text;
 	return 0;
 }
 

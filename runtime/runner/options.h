@@ -77,6 +77,7 @@ enum option {
 	OPTION_HANDOVER_TIMEOUT, /* "timeout", as exec's other name of --wait */
 	OPTION_LIST,
 	OPTION_WATCH,
+	OPTION_PREFIX, /* status --watch */
 	OPTION_VERIFY,
 	OPTION_JSON,
 	OPTION_SYSTEM, /* these four: cron */
@@ -136,6 +137,8 @@ struct options {
 	struct option_value value[OPTIONS];
 	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none, test many */
 	int words;
+	const char *locks[OPTION_WORDS]; /* what --lock was given, each time: status --watch takes several */
+	int lock_count;
 	char resource[700]; /* the lock's URL, where the options name a Kubernetes resource instead */
 	char **rest;        /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */
 };

@@ -7,9 +7,9 @@
 
 struct script;
 
-/* Adds to the table at the top of the stack: job(table) with the fields of WIRE_JOB but slot and term, for the term whose
- * task calls it; outside of all terms it tells nothing. name is a must, the others have presets. Raises what is of
- * another type. [-0, +0, m] */
+/* Adds to the table at the top of the stack: job(table) with the fields of WIRE_JOB but slot and term, for the term
+ * whose task calls it; outside of all terms it tells nothing. name is a must, the others have presets. Raises what is
+ * of another type. [-0, +0, m] */
 void jobs_bind(lua_State *L, struct script *s);
 
 #endif

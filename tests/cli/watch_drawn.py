@@ -25,16 +25,16 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 class Terminal:
-    """`lunarch status --watch` on a terminal of this size."""
+    """`lunarch status --watch` on a terminal of this size. what: a lock, or options and words."""
 
-    def __init__(self, lock: str, columns: int, **env: str) -> None:
+    def __init__(self, what: str | list[str], columns: int, lines: int = 24, **env: str) -> None:
         self.master, slave = pty.openpty()
-        self.resize(columns)
+        self.resize(columns, lines)
         self.before = termios.tcgetattr(slave)
         self.slave = slave
         self.read = b""
         self.process = subprocess.Popen(
-            [LUNARCH, "status", "--watch", "--lock", lock],
+            [LUNARCH, "status", "--watch", *(["--lock", what] if isinstance(what, str) else what)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -51,8 +51,8 @@ class Terminal:
             except OSError:
                 return
 
-    def resize(self, columns: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    def resize(self, columns: int, lines: int = 24) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def frame(self) -> list[str]:
         """The last whole one, as lines without colours."""

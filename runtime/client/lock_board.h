@@ -1,0 +1,51 @@
+/* Several locks that are watched at once, over connections that they share: a read of one that hangs holds up no other.
+ * Not what is shown of them (board_text.h). Used by status --watch. */
+#ifndef LUNARCH_LOCK_BOARD_H
+#define LUNARCH_LOCK_BOARD_H
+
+#include "client/lock_client.h"
+#include "locks/lock_listing.h"
+
+struct board_lock {
+	struct lock_client client;
+	char *name;    /* in the listing of the prefix; NULL: it was named itself */
+	bool reading;  /* a read is under way */
+	bool answered; /* at least once; before that nothing is known */
+	bool present;  /* client.record is what the lock holds, as far as is known */
+	bool failed;   /* the last read: client.result.err says why */
+	bool hidden;   /* of a prefix: it is gone, or no election */
+	struct instant since; /* when the lock was first found as it is, */
+	uint64_t sight;       /* record_sight_id of that */
+	int64_t read_us;      /* wall clock: when it was last read */
+};
+
+struct lock_board { /* zeroed before it is opened. Read by its users */
+	struct lock_client base;
+	struct board_lock **lock; /* in the order in which they were named, or found */
+	size_t count;
+	char *prefix; /* NULL: each was named */
+	bool more;    /* there is more below the prefix than was looked at */
+	struct instant listed;
+};
+
+/* state_dir: as in struct lock_env. -1 with *err: a URL is none, or cannot be opened; lock_board_close all the same. */
+int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir,
+                    struct err *err);
+
+/* The elections whose lock URL begins so, as lock_open_prefix has it: those that come later, too. Blocks while it lists,
+ * for at most some seconds. -1 with *err: the place cannot be listed. */
+int lock_board_open_prefix(struct lock_board *b, const char *prefix, const char *state_dir, struct err *err);
+void lock_board_close(struct lock_board *b);
+
+/* Reads what is due, and waits for what happens: until shortly after an answer or a notice of a change, for at most
+ * `most`. Blocks. */
+void lock_board_look(struct lock_board *b, nsec most);
+
+/* Whether each that is shown has answered or failed once. */
+bool lock_board_complete(const struct lock_board *b);
+
+/* Of a record that somebody holds: what its lease has left since the record was first found so. Below 0: it has not
+ * renewed. */
+nsec board_lock_lease_left(const struct board_lock *l);
+
+#endif
