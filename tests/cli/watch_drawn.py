@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""status --watch on a terminal: who led when, drawn in place, as wide as the window; and the terminal as it was, at the
-end."""
+"""status --watch on a terminal: who led when, drawn in place, as wide as the window; several locks side by side; and the
+terminal as it was, at the end."""
 
 import atexit
 import fcntl
+import json
 import os
 import pty
 import re
@@ -13,10 +14,12 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
+from lock_driver import record
 from processes import LUNARCH, scratch, wait_for
 from tap import done, note, ok, same
 
@@ -135,5 +138,86 @@ def main() -> None:
     p.wait()
 
 
+
+HOST = "worker-pool-a.example.org_503e0e3f-8581-4e34-9e4f-545286b677"
+
+
+def ago(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - seconds))
+
+
+def past(*terms: tuple[str, float, float, str]) -> list[dict[str, Any]]:
+    return [
+        {"identity": HOST + who, "token": i + 1, "from": ago(begin), "to": ago(end), "reason": reason}
+        for i, (who, begin, end, reason) in enumerate(terms)
+    ]
+
+
+def several() -> None:
+    """Locks side by side: records as dead leaders left them, beside a leader that lives."""
+    room = scratch()
+    lock = {name: os.path.join(room, name) for name in ("api", "idle", "nightly", "wrong", "live")}
+    terms = past(("a1", 3000, 2000, "shutdown"), ("b2", 2000, 1000, "unknown"))
+    records = {
+        "nightly": record(HOST + "c3", acquireTime=ago(300), term=3, token=3, pastTerms=terms),
+        "idle": record("", state="released", term=3, token=3, pastTerms=past(("a1", 1500, 100, "resigned"))),
+    }
+    for name, value in records.items():
+        with open(lock[name], "w") as f:
+            json.dump(value, f)
+    with open(lock["wrong"], "w") as f:
+        f.write("{nothing}")
+    a = enter(lock["live"], HOST + "a1")
+    a.wait("became_leader")
+    t = Terminal([word for path in lock.values() for word in ("--lock", path)], 100)
+    ok(has(t, r"/ +5 locks$"), "several locks are drawn, and what their URLs begin with is said once")
+    ok(has(t, r"^nightly \|A+B+x +C+\| C worker-.*c3, 5m"), "each has a bar, and each of its leaders a letter")
+    ok(has(t, r"^idle +\| +A+ +\| nobody leads$"), "which is the same in another lock")
+    ok(has(t, r"^live +\| +A\| A worker-.*a1, "), "a leader that lives is there")
+    ok(has(t, r"^api +\| +\| nobody: there is no record"), "a lock without a record is there")
+    ok(has(t, r"^wrong +\| +\| .*wrong"), "and one that cannot be read, with the reason")
+    ok(has(t, r"^A worker\S*a1 +B worker\S*b2 +C worker\S*c3"), "whose letter it is stands below, and long names differ")
+    ok(b"\x1b[32m" in t.read and b"\x1b[36m" in t.read, "they differ in their colours, too")
+    same({len(line) <= 100 for line in t.frame()}, {True}, "no line is longer than the window")
+    a.stop()
+    ok(has(t, r"^live +\| +A* *\| nobody leads$"), "when a leader ends, its line says so")
+    t.resize(40, 9)
+    ok(has(t, r"^3 more not shown: nobody leads in 1, 1 ca"), "in a smaller window it is said how many are not shown")
+    ok(wait_for(lambda: max(map(len, t.frame())) <= 40 and len(t.frame()) <= 9), "and all fits into it")
+    t.resize(100, 24)
+    ok(has(t, r"^live ", "^nightly "), "in a larger one all are there again")
+    t.key(b"\x03")
+    same(t.process.wait(60), -signal.SIGINT, "Ctrl-C ends it")
+    t.end()
+
+    t = Terminal(["--prefix", room + "/"], 80)
+    ok(has(t, r"^nightly \|", "^idle", "^live"), "--prefix draws all elections of a place")
+    ok(not any("wrong" in line for line in t.frame()), "and nothing that is no election")
+    b = enter(os.path.join(room, "new"), "bob")
+    b.wait("became_leader")
+    ok(has(t, r"^new +\| +\w+\| \w bob"), "also one that comes later")
+    t.end()
+
+    script = os.path.join(room, "two.lua")
+    with open(script, "w") as f:
+        f.write(f"""local on_leading = function() end
+return {{ elections = {{ one = {{ lock = "{lock["nightly"]}", on_leading = on_leading }},
+  two = {{ lock = "{lock["idle"]}", on_leading = on_leading }} }} }}""")
+    t = Terminal([script], 80)
+    ok(has(t, r"^nightly \|", r"^idle +\|"), "all elections of a script are drawn")
+    t.end()
+
+    command = [LUNARCH, "status", "--watch", "--json", "--lock", lock["nightly"], "--lock", lock["live"]]
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, env=CLEAN)
+    assert p.stdout
+    first = [json.loads(p.stdout.readline()) for _ in range(2)]
+    same([os.path.basename(x["lock"]) for x in first], ["nightly", "live"], "with --json each is an object")
+    p.kill()
+    p.wait()
+    r = subprocess.run([*command[:2], *command[4:]], capture_output=True, text=True, env=CLEAN)
+    ok(r.returncode == 2 and "--watch" in r.stderr, "several locks without --watch are an error, which says what to do")
+
+
 main()
+several()
 done()

@@ -8,6 +8,7 @@
 #include "loop/timeline.h"
 #include "admin/admin_metrics.h"
 #include "admin/admin.h"
+#include "admin/script_jobs.h"
 
 #include <ev.h>
 #include <stdio.h>
@@ -17,12 +18,13 @@
 
 static struct elector_status status = { .lock = "file:/x", .identity = "me", .leader = "me", .address = "" };
 static struct admin_renewals renewals;
+static struct script_jobs script_jobs;
 
 static void list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	(void)arg;
 	each(each_arg,
-	     &(struct standing){ .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals });
+	     &(struct standing){ .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals, .jobs = &script_jobs });
 }
 
 static int ask(const char *path, struct buf *body)
@@ -159,6 +161,62 @@ static void stuck(void)
 	free(command);
 }
 
+static bool tell_job(const char *name, int64_t last_s, uint64_t term)
+{
+	const struct wire_job w = { .term = 3,
+		                    .name = name,
+		                    .schedule = "*/5 * * * *",
+		                    .zone = "",
+		                    .next_s = 1795646400,
+		                    .last_s = last_s,
+		                    .took_ms = last_s < 0 ? -1 : 1500,
+		                    .status = last_s < 0 ? "" : "failed",
+		                    .why = last_s < 0 ? "" : "exit status 3",
+		                    .running = 1 };
+
+	return script_jobs_put(&script_jobs, &w, term);
+}
+
+static void shows_jobs(struct buf *body, const char *want, const char *what)
+{
+	is_int(ask("/jobs", body), 200, "jobs are there");
+	const char *got = strstr(body->data, "\"jobs\":");
+	is_str(got ? got : body->data, want, what);
+}
+
+static void jobs(struct buf *body)
+{
+	char name[120];
+
+	shows_jobs(body, "\"jobs\":[]}]}\n", "a script that tells of no job has none");
+	ok(tell_job("sync", -1, 3), "a job is told");
+	shows_jobs(body,
+	           "\"jobs\":[{\"name\":\"sync\",\"schedule\":\"*/5 * * * *\",\"zone\":null,\"running\":1,"
+	           "\"next\":\"2026-11-25T22:40:00.000000Z\",\"last\":null,\"status\":null,\"why\":null,"
+	           "\"tookMs\":null}]}]}\n",
+	           "what is not known is null");
+	ok(tell_job("sync", 1795646100, 3), "it is told again");
+	shows_jobs(body,
+	           "\"jobs\":[{\"name\":\"sync\",\"schedule\":\"*/5 * * * *\",\"zone\":null,\"running\":1,"
+	           "\"next\":\"2026-11-25T22:40:00.000000Z\",\"last\":\"2026-11-25T22:35:00.000000Z\","
+	           "\"status\":\"failed\",\"why\":\"exit status 3\",\"tookMs\":1500}]}]}\n",
+	           "and replaces what was told before");
+	ok(tell_job("late", -1, 4) && tell_job("late", -1, 0) && script_jobs.count == 1,
+	   "a job of a term that is over is dropped");
+	ok(!tell_job("", -1, 3), "one without a name makes no sense");
+	ok(!tell_job("sync", INT64_MAX, 3) && !tell_job("sync", -2, 3), "nor does a time that is none");
+	memset(name, 'n', sizeof name);
+	name[sizeof name - 1] = '\0';
+	ok(!tell_job(name, -1, 3), "nor a name of %zu bytes", strlen(name));
+	for (int i = 0; i < SCRIPT_JOBS_MAX + 5; i++) {
+		snprintf(name, sizeof name, "job-%d", i);
+		tell_job(name, -1, 3);
+	}
+	ok(script_jobs.count == SCRIPT_JOBS_MAX, "there are no more than so many");
+	script_jobs_clear(&script_jobs);
+	shows_jobs(body, "\"jobs\":[]}]}\n", "when the term is over, they are gone");
+}
+
 int main(void)
 {
 	struct buf body = { 0 };
@@ -175,13 +233,15 @@ int main(void)
 	mem_replace(&r.past, "[{\"identity\":\"you\",\"token\":7,\"reason\":\"resigned\"}]");
 	status.record = &r;
 	is_int(ask("/history", &body), 200, "past terms are there");
-	is_str(body.data,
-	       "{\"elections\":[{\"name\":\"\",\"lock\":\"file:/x\",\"terms\":[{\"identity\":\"you\",\"token\":7,\"from\":"
+	ok(strncmp(body.data, "{\"at\":\"2", 8) == 0, "with the time of this machine");
+	is_str(strstr(body.data, "\"elections\"") ? strstr(body.data, "\"elections\"") : body.data,
+	       "\"elections\":[{\"name\":\"\",\"lock\":\"file:/x\",\"terms\":[{\"identity\":\"you\",\"token\":7,\"from\":"
 	       "null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":\"resigned\",\"lasts\":false},{\"identity\":"
 	       "\"me\",\"token\":null,\"from\":null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":null,\"lasts\":"
 	       "true}]}]}\n",
 	       "with the one that lasts");
 	record_fini(&r);
+	jobs(&body);
 
 	admin_renewed(&renewals, NSEC_PER_MS);
 	admin_renewed(&renewals, NSEC_PER_MS + 1);
