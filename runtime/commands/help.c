@@ -85,18 +85,20 @@ static const struct command_help {
 		"  lunarch leader --lock etcd://etcd1,etcd2,etcd3/web --wait 30s\n",
 	},
 	[COMMAND_STATUS] = {
-		"status [OPTIONS] SCRIPT.lua | --lock URL",
+		"status [OPTIONS] SCRIPT.lua | --lock URL...",
 		"who leads, since when, with which token",
 		"Shows the record as it is; times in it are the holder's. --verify watches whether the holder renews, for at\n"
 		"most its lease. --watch goes on and prints every change of leader; on a terminal it draws who led when, until Ctrl-C,\n"
-		"without colours if NO_COLOR is set. With a script it is the lock that\n"
+		"without colours if NO_COLOR is set. It takes several locks: --lock several times, a script with several elections, or\n"
+		"--prefix; on a terminal each has a line, and each leader a letter. With a script it is the lock that\n"
 		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
 		"cannot be reached.",
 		"  lunarch status backup.lua\n"
 		"  lunarch status --lock backup\n"
 		"  lunarch status --json --lock backup | jq .leader\n"
-		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
+		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n"
+		"  lunarch status --watch --prefix etcd://etcd1,etcd2,etcd3/app/\n",
 	},
 	[COMMAND_HISTORY] = {
 		"history [--json] SCRIPT.lua | --lock URL",
