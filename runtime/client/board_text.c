@@ -109,7 +109,8 @@ static int64_t earliest(const struct board_drawing *d, bool lasting)
 	for (int i = 0; i < d->count; i++)
 		for (int k = 0; k < d->line[i].rows; k++) {
 			const struct past_row *row = &d->line[i].row[k];
-			if (row->lasts == lasting && row->term.from_us != RECORD_TIME_UNKNOWN && row->term.from_us < from)
+			if (row->lasts == lasting && row->term.from_us != RECORD_TIME_UNKNOWN &&
+			    row->term.from_us < from)
 				from = row->term.from_us;
 		}
 	return from;
@@ -146,7 +147,10 @@ static void put_times(struct board_drawing *d)
 		strftime(last, sizeof last, "%T", &tm);
 	int gap = d->bar_width - (int)strlen(first) - (int)strlen(last);
 	buf_printf(d->out, "%*s  %s%*s%s\n", d->label_width, "", gap > 0 ? first : "",
-	           gap > 0 ? gap : d->bar_width > 8 ? d->bar_width - 8 : 0, "", last);
+	           gap > 0            ? gap
+	           : d->bar_width > 8 ? d->bar_width - 8
+	                              : 0,
+	           "", last);
 }
 
 static void put_bar(const struct board_drawing *d, const struct board_line *line)

@@ -9,7 +9,7 @@
 
 #define BOARD_LETTERS 48
 
-struct board_text { /* valid when zeroed */
+struct board_text {               /* valid when zeroed */
 	char *who[BOARD_LETTERS]; /* by letter, in the order in which they were seen first */
 	int count;
 };
@@ -20,8 +20,8 @@ void board_text_fini(struct board_text *t);
 void board_text_draw(struct board_text *t, struct buf *out, const struct lock_board *b, const struct screen *s,
                      int64_t now_us);
 
-/* Appends what is known of one of them, without a newline: record_text_headline, that its leader has not renewed, or why
- * it cannot be read. */
+/* Appends what is known of one of them, without a newline: record_text_headline, that its leader has not renewed, or
+ * why it cannot be read. */
 void board_text_headline(struct buf *out, const struct board_lock *l, int64_t now_us);
 
 /* Somebody leads by its record, and has not renewed that for its lease. */

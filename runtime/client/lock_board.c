@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATHER (NSEC_PER_SEC / 20)    /* what else happens so soon is shown together with the first */
-#define POLL NSEC_PER_SEC             /* where the store gives no notices */
+#define GATHER (NSEC_PER_SEC / 20)     /* what else happens so soon is shown together with the first */
+#define POLL NSEC_PER_SEC              /* where the store gives no notices */
 #define LOOK_AGAIN (10 * NSEC_PER_SEC) /* where it does; and for new ones below the prefix */
 
 /* ---- the locks ---- */
@@ -67,8 +67,7 @@ static int board_list(struct lock_board *b, struct err *err)
 	return 0;
 }
 
-int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir,
-                    struct err *err)
+int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir, struct err *err)
 {
 	b->base.env.state_dir = state_dir;
 	if (lock_client_open_base(&b->base, err) < 0)
@@ -123,7 +122,8 @@ static void board_lock_take(struct board_lock *l)
 		l->sight = sight;
 	}
 	l->answered = true;
-	l->hidden = l->name && (o == LOCK_ABSENT || o == LOCK_FOREIGN || (present && lock_client_found_next(&l->client)));
+	l->hidden =
+		l->name && (o == LOCK_ABSENT || o == LOCK_FOREIGN || (present && lock_client_found_next(&l->client)));
 }
 
 /* Whether anything has happened. */

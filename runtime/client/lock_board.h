@@ -8,12 +8,12 @@
 
 struct board_lock {
 	struct lock_client client;
-	char *name;    /* in the listing of the prefix; NULL: it was named itself */
-	bool reading;  /* a read is under way */
-	bool answered; /* at least once; before that nothing is known */
-	bool present;  /* client.record is what the lock holds, as far as is known */
-	bool failed;   /* the last read: client.result.err says why */
-	bool hidden;   /* of a prefix: it is gone, or no election */
+	char *name;           /* in the listing of the prefix; NULL: it was named itself */
+	bool reading;         /* a read is under way */
+	bool answered;        /* at least once; before that nothing is known */
+	bool present;         /* client.record is what the lock holds, as far as is known */
+	bool failed;          /* the last read: client.result.err says why */
+	bool hidden;          /* of a prefix: it is gone, or no election */
 	struct instant since; /* when the lock was first found as it is, */
 	uint64_t sight;       /* record_sight_id of that */
 	int64_t read_us;      /* wall clock: when it was last read */
@@ -32,8 +32,8 @@ struct lock_board { /* zeroed before it is opened. Read by its users */
 int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir,
                     struct err *err);
 
-/* The elections whose lock URL begins so, as lock_open_prefix has it: those that come later, too. Blocks while it lists,
- * for at most some seconds. -1 with *err: the place cannot be listed. */
+/* The elections whose lock URL begins so, as lock_open_prefix has it: those that come later, too. Blocks while it
+ * lists, for at most some seconds. -1 with *err: the place cannot be listed. */
 int lock_board_open_prefix(struct lock_board *b, const char *prefix, const char *state_dir, struct err *err);
 void lock_board_close(struct lock_board *b);
 

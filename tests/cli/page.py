@@ -64,6 +64,7 @@ CONTRAST = """(() => {
   return least;
 })()"""
 
+
 def ago(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - seconds))
 
@@ -83,7 +84,12 @@ def put(lock: str, **fields: Any) -> None:
 
 # The clock of web-3 is two minutes behind that of web-2, or that one's ahead; not in the pictures.
 overlap = 0 if PICTURES else 120
-put("web", pastTerms=past(("web-2", 3000, 1700, "handed_over"), ("web-3", 1700 + overlap, 700, "unknown"), ("web-2", 688, 3, "shutdown")))
+put(
+    "web",
+    pastTerms=past(
+        ("web-2", 3000, 1700, "handed_over"), ("web-3", 1700 + overlap, 700, "unknown"), ("web-2", 688, 3, "shutdown")
+    ),
+)
 zero, _ = start("web-0")
 zero.event("became_leader")
 zero.stop()
@@ -190,7 +196,11 @@ def start_cron() -> tuple[Logged, str, str]:
             end = {"id": job, "token": 3, "status": status, "why": "exit status 3", "took": took}
             f.write("".join(json.dumps(x) + "\n" for x in ([run, end] if status else [run])))
     marks = {"cron": {"sync-orders": int(time.time()) - 400}}
-    put("jobs", checkpoint=marks, pastTerms=past(("jobs-2", 32400, 14400, "handed_over"), ("jobs-3", 14400, 9, "shutdown")))
+    put(
+        "jobs",
+        checkpoint=marks,
+        pastTerms=past(("jobs-2", 32400, 14400, "handed_over"), ("jobs-3", 14400, 9, "shutdown")),
+    )
     given = ["--lock", redis.url("jobs"), "--identity", "jobs-1", "--listen", "127.0.0.1:0", "--sendmail", "/none"]
     where = ["--log-format", "json", "--output-dir", out, "--state-dir", room, table]
     p = subprocess.Popen([LUNARCH, "cron", *given, *STEADY, *where], stderr=subprocess.PIPE, text=True)
@@ -203,11 +213,17 @@ def start_cron() -> tuple[Logged, str, str]:
 cron, cron_url, fifo = start_cron()
 jobs = browser.open(cron_url, width=840, height=780)
 ok(jobs.shows("sync-orders", ".jobs") and jobs.shows("running now", ".jobs"), "a job that runs now is said to")
-ok(jobs.shows("daily at 03:30", ".jobs") and jobs.shows("*/10 8-18 * * *", ".jobs"), "schedules: in words or as written")
+ok(
+    jobs.shows("daily at 03:30", ".jobs") and jobs.shows("*/10 8-18 * * *", ".jobs"),
+    "schedules: in words or as written",
+)
 ok(jobs.shows("Europe/Berlin", ".jobs") and jobs.shows("in ", ".jobs .next"), "with their zone, and the next run")
 row = "[...document.querySelectorAll('.jobs tr')].map(r => r.innerText.replace(/\\s+/g, ' '))"
 rows = {name: [r for r in jobs.run(row) if r.startswith(name)] for name in ("backup", "report", "thumbnails")}
-ok("ok" in rows["backup"][0] and "took 12 min 14 s" in rows["backup"][0], "what came of the last run, of an earlier term, too")
+ok(
+    "ok" in rows["backup"][0] and "took 12 min 14 s" in rows["backup"][0],
+    "what came of the last run, of an earlier term, too",
+)
 ok("failed" in rows["report"][0] and "exit status 3" in rows["report"][0], "and why, if it failed")
 ok("lost" in rows["thumbnails"][0], "a run whose leader went with it is lost")
 ok("secret" not in jobs.text(), "no command is shown, since it may have secrets")
@@ -222,9 +238,17 @@ ok(fits(jobs) and jobs.run(CONTRAST) >= 4.5, "it fits a small phone, in the dark
 cron.ask_to_stop()
 cron.leave()
 
-same([t.complaints() for t in (lead, stand, jobs)], [[], [], []], "no error and no breach of the page's policy on any console")
+same(
+    [t.complaints() for t in (lead, stand, jobs)],
+    [[], [], []],
+    "no error and no breach of the page's policy on any console",
+)
 asked = {u for t in (lead, stand, jobs) for u in t.requested() if not u.startswith(("data:", "about:"))}
-same([u for u in asked if not u.startswith((first_url, second_url, cron_url))], [], "nothing is loaded from anywhere else")
+same(
+    [u for u in asked if not u.startswith((first_url, second_url, cron_url))],
+    [],
+    "nothing is loaded from anywhere else",
+)
 
 lead.run(
     "document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.breached = 1' }))"

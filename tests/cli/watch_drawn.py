@@ -138,7 +138,6 @@ def main() -> None:
     p.wait()
 
 
-
 HOST = "worker-pool-a.example.org_503e0e3f-8581-4e34-9e4f-545286b677"
 
 
@@ -176,7 +175,10 @@ def several() -> None:
     ok(has(t, r"^live +\| +A+\| A worker-.*a1, "), "a leader that lives is there")
     ok(has(t, r"^api +\| +\| nobody: there is no record"), "a lock without a record is there")
     ok(has(t, r"^wrong +\| +\| .*lunarch"), "and one that cannot be read, with the reason")
-    ok(has(t, r"^A worker\S*a1 +B worker\S*b2 +C worker\S*c3"), "whose letter it is stands below, and long names differ")
+    ok(
+        has(t, r"^A worker\S*a1 +B worker\S*b2 +C worker\S*c3"),
+        "whose letter it is stands below, and long names differ",
+    )
     ok(b"\x1b[32m" in t.read and b"\x1b[36m" in t.read, "they differ in their colours, too")
     same({len(line) <= 100 for line in t.frame()}, {True}, "no line is longer than the window")
     a.stop()
@@ -200,9 +202,11 @@ def several() -> None:
 
     script = os.path.join(room, "two.lua")
     with open(script, "w") as f:
-        f.write(f"""local on_leading = function() end
+        f.write(
+            f"""local on_leading = function() end
 return {{ {{ name = "one", lock = "{lock["nightly"]}", on_leading = on_leading }},
-  {{ name = "two", lock = "{lock["idle"]}", on_leading = on_leading }} }}""")
+  {{ name = "two", lock = "{lock["idle"]}", on_leading = on_leading }} }}"""
+        )
     t = Terminal([script], 80)
     ok(has(t, r"^nightly \|", r"^idle +\|"), "all elections of a script are drawn")
     t.end()

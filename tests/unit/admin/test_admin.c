@@ -23,8 +23,11 @@ static struct script_jobs script_jobs;
 static void list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	(void)arg;
-	each(each_arg,
-	     &(struct standing){ .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals, .jobs = &script_jobs });
+	each(each_arg, &(struct standing){ .name = "",
+	                                   .status = &status,
+	                                   .lease = 15 * NSEC_PER_SEC,
+	                                   .renewals = &renewals,
+	                                   .jobs = &script_jobs });
 }
 
 static int ask(const char *path, struct buf *body)

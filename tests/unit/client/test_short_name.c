@@ -48,7 +48,8 @@ static void all_differ(int most)
 int main(void)
 {
 	is_short("web-1", 10, "web-1", "what fits stays as it is");
-	is_short("build-17.example.org_8f1c9e2a", 20, "build-17.example.org", "what differs in its beginning is cut behind it");
+	is_short("build-17.example.org_8f1c9e2a", 20, "build-17.example.org",
+	         "what differs in its beginning is cut behind it");
 	is_short(HOST "545286b677a1", 20, "worker..545286b677a1", "else it keeps its beginning, and what differs");
 	is_short("a\033[2Jb", 10, "a\\x1b[2Jb", "nothing moves the cursor");
 	is_short("äöüäöüäöüäöü", 10, "äöüäöüäöüä", "a character of two bytes is one, and is not cut");
