@@ -307,7 +307,7 @@ static void drawing_put(struct board_drawing *d, bool more)
 	put_legend(d);
 }
 
-void board_text_draw(struct board_text *t, struct buf *out, const struct lock_board *b, const struct screen *s,
+void board_text_draw(struct board_text *t, struct buf *out, const struct watch_board *b, const struct screen *s,
                      int64_t now_us)
 {
 	struct board_drawing d = { .text = t, .out = out, .screen = s, .now_us = now_us };

@@ -4,7 +4,7 @@
 #ifndef LUNARCH_BOARD_TEXT_H
 #define LUNARCH_BOARD_TEXT_H
 
-#include "client/lock_board.h"
+#include "client/watch_board.h"
 #include "client/screen.h"
 
 #define BOARD_LETTERS 48
@@ -17,7 +17,7 @@ void board_text_fini(struct board_text *t);
 
 /* Appends lines for a screen that was measured: as many locks as it has room for, then how many are not shown, and
  * whose each letter is. A letter leads, 'x' at its end: it vanished. now_us: wall clock. */
-void board_text_draw(struct board_text *t, struct buf *out, const struct lock_board *b, const struct screen *s,
+void board_text_draw(struct board_text *t, struct buf *out, const struct watch_board *b, const struct screen *s,
                      int64_t now_us);
 
 /* Appends what is known of one of them, without a newline: record_text_headline, that its leader has not renewed, or

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "client/board_text.h"
 #include "client/history_text.h"
-#include "client/lock_board.h"
+#include "client/watch_board.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "client/screen.h"
@@ -235,7 +235,7 @@ static int status_of_one(const struct options *o, const char *url)
 /* ---- --watch of several ---- */
 
 /* Until a signal: what cannot be read is shown as that. */
-static void several_draw(struct lock_board *b)
+static void several_draw(struct watch_board *b)
 {
 	struct board_text text = { 0 };
 	struct screen screen = { 0 };
@@ -247,7 +247,7 @@ static void several_draw(struct lock_board *b)
 		board_text_draw(&text, &out, b, &screen, clock_wall_us());
 		screen_show(&screen, &out);
 		buf_fini(&out);
-		lock_board_look(b, DRAW);
+		watch_board_look(b, DRAW);
 	}
 }
 
@@ -273,7 +273,7 @@ static void print_told(const struct board_lock *l, const char *headline, bool js
 }
 
 /* A line for each change, until a signal. */
-static void several_tell(struct lock_board *b, bool json)
+static void several_tell(struct watch_board *b, bool json)
 {
 	char **told = NULL; /* of each: what was said last; NULL: nothing */
 	size_t count = 0;
@@ -295,7 +295,7 @@ static void several_tell(struct lock_board *b, bool json)
 			free(told[i]);
 			told[i] = now.data; /* it is the buffer's block of memory */
 		}
-		lock_board_look(b, DRAW);
+		watch_board_look(b, DRAW);
 	}
 }
 
@@ -303,16 +303,16 @@ static int status_of_several(const struct options *o, const char *prefix, const 
 {
 	const char *state_dir = options_text(o, OPTION_STATE_DIR, NULL);
 	bool json = o->value[OPTION_JSON].number;
-	struct lock_board b = { 0 };
+	struct watch_board b = { 0 };
 	struct err err;
 
-	int opened = prefix ? lock_board_open_prefix(&b, prefix, state_dir, &err)
-	                    : lock_board_open(&b, (const char *const *)locks->url, locks->count, state_dir, &err);
+	int opened = prefix ? watch_board_open_prefix(&b, prefix, state_dir, &err)
+	                    : watch_board_open(&b, (const char *const *)locks->url, locks->count, state_dir, &err);
 	if (opened < 0) {
-		lock_board_close(&b);
+		watch_board_close(&b);
 		return command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
 	}
-	lock_board_look(&b, NSEC_PER_SEC);
+	watch_board_look(&b, NSEC_PER_SEC);
 	if (!json && screen_possible())
 		several_draw(&b);
 	several_tell(&b, json);

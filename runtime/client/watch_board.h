@@ -1,7 +1,7 @@
 /* Several locks that are watched at once, over connections that they share: a read of one that hangs holds up no other.
  * Not what is shown of them (board_text.h). Used by status --watch. */
-#ifndef LUNARCH_LOCK_BOARD_H
-#define LUNARCH_LOCK_BOARD_H
+#ifndef LUNARCH_WATCH_BOARD_H
+#define LUNARCH_WATCH_BOARD_H
 
 #include "client/lock_client.h"
 #include "locks/lock_listing.h"
@@ -19,7 +19,7 @@ struct board_lock {
 	int64_t read_us;      /* wall clock: when it was last read */
 };
 
-struct lock_board { /* zeroed before it is opened. Read by its users */
+struct watch_board { /* zeroed before it is opened. Read by its users */
 	struct lock_client base;
 	struct board_lock **lock; /* in the order in which they were named, or found */
 	size_t count;
@@ -28,21 +28,22 @@ struct lock_board { /* zeroed before it is opened. Read by its users */
 	struct instant listed;
 };
 
-/* state_dir: as in struct lock_env. -1 with *err: a URL is none, or cannot be opened; lock_board_close all the same. */
-int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir,
-                    struct err *err);
+/* state_dir: as in struct lock_env. -1 with *err: a URL is none, or cannot be opened; watch_board_close all the same.
+ */
+int watch_board_open(struct watch_board *b, const char *const *urls, size_t count, const char *state_dir,
+                     struct err *err);
 
 /* The elections whose lock URL begins so, as lock_open_prefix has it: those that come later, too. Blocks while it
  * lists, for at most some seconds. -1 with *err: the place cannot be listed. */
-int lock_board_open_prefix(struct lock_board *b, const char *prefix, const char *state_dir, struct err *err);
-void lock_board_close(struct lock_board *b);
+int watch_board_open_prefix(struct watch_board *b, const char *prefix, const char *state_dir, struct err *err);
+void watch_board_close(struct watch_board *b);
 
 /* Reads what is due, and waits for what happens: until shortly after an answer or a notice of a change, for at most
  * `most`. Blocks. */
-void lock_board_look(struct lock_board *b, nsec most);
+void watch_board_look(struct watch_board *b, nsec most);
 
 /* Whether each that is shown has answered or failed once. */
-bool lock_board_complete(const struct lock_board *b);
+bool watch_board_complete(const struct watch_board *b);
 
 /* Of a record that somebody holds: what its lease has left since the record was first found so. Below 0: it has not
  * renewed. */

@@ -1,4 +1,4 @@
-#include "client/lock_board.h"
+#include "client/watch_board.h"
 
 #include "base/mem.h"
 
@@ -20,7 +20,7 @@ static void board_lock_free(struct board_lock *l)
 }
 
 /* name: as in struct board_lock. */
-static int board_add(struct lock_board *b, const char *url, const char *name, struct err *err)
+static int board_add(struct watch_board *b, const char *url, const char *name, struct err *err)
 {
 	struct board_lock *l = mem_zero(sizeof *l);
 
@@ -35,7 +35,7 @@ static int board_add(struct lock_board *b, const char *url, const char *name, st
 	return 0;
 }
 
-static bool board_has(const struct lock_board *b, const char *name)
+static bool board_has(const struct watch_board *b, const char *name)
 {
 	for (size_t i = 0; i < b->count; i++)
 		if (b->lock[i]->name && strcmp(b->lock[i]->name, name) == 0)
@@ -44,7 +44,7 @@ static bool board_has(const struct lock_board *b, const char *name)
 }
 
 /* -1: it could not be listed; what was found before stays. What cannot be a lock's name is nobody's. */
-static int board_list(struct lock_board *b, struct err *err)
+static int board_list(struct watch_board *b, struct err *err)
 {
 	struct lock_listing names = { 0 };
 	struct err none;
@@ -67,7 +67,8 @@ static int board_list(struct lock_board *b, struct err *err)
 	return 0;
 }
 
-int lock_board_open(struct lock_board *b, const char *const *urls, size_t count, const char *state_dir, struct err *err)
+int watch_board_open(struct watch_board *b, const char *const *urls, size_t count, const char *state_dir,
+                     struct err *err)
 {
 	b->base.env.state_dir = state_dir;
 	if (lock_client_open_base(&b->base, err) < 0)
@@ -78,7 +79,7 @@ int lock_board_open(struct lock_board *b, const char *const *urls, size_t count,
 	return 0;
 }
 
-int lock_board_open_prefix(struct lock_board *b, const char *prefix, const char *state_dir, struct err *err)
+int watch_board_open_prefix(struct watch_board *b, const char *prefix, const char *state_dir, struct err *err)
 {
 	b->base.env.state_dir = state_dir;
 	if (lock_client_open_prefix(&b->base, prefix, &b->prefix, err) < 0)
@@ -88,7 +89,7 @@ int lock_board_open_prefix(struct lock_board *b, const char *prefix, const char 
 	return board_list(b, err);
 }
 
-void lock_board_close(struct lock_board *b)
+void watch_board_close(struct watch_board *b)
 {
 	for (size_t i = 0; i < b->count; i++)
 		board_lock_free(b->lock[i]);
@@ -127,7 +128,7 @@ static void board_lock_take(struct board_lock *l)
 }
 
 /* Whether anything has happened. */
-static bool board_take(struct lock_board *b)
+static bool board_take(struct watch_board *b)
 {
 	bool any = false;
 
@@ -147,7 +148,7 @@ static void board_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop, (void)w, (void)revents; /* it only ends ev_run */
 }
 
-static void board_start(struct lock_board *b)
+static void board_start(struct watch_board *b)
 {
 	struct err err;
 
@@ -160,7 +161,7 @@ static void board_start(struct lock_board *b)
 		}
 }
 
-void lock_board_look(struct lock_board *b, nsec most)
+void watch_board_look(struct watch_board *b, nsec most)
 {
 	struct instant by = instant_add(clock_now(), most);
 	bool gathers = false;
@@ -182,7 +183,7 @@ void lock_board_look(struct lock_board *b, nsec most)
 	}
 }
 
-bool lock_board_complete(const struct lock_board *b)
+bool watch_board_complete(const struct watch_board *b)
 {
 	for (size_t i = 0; i < b->count; i++)
 		if (!b->lock[i]->answered)
