@@ -115,7 +115,7 @@ same(
 ok(lead.shows("vanished", ".terms") and lead.shows("token 2", ".terms"), "with tokens, and reasons in words")
 ok(PICTURES or lead.shows("their clocks differ", ".terms .doubt"), "clocks that do not agree are said to")
 ok(lead.shows("nobody led", ".terms li.none"), "the time without a leader is in it")
-same(lead.run("document.querySelectorAll('.lanes .lane').length"), 4, "each leader has a lane")
+same(lead.run("document.querySelectorAll('.lanes .lane').length"), 4, "each leader has a line")
 before = lead.text(".terms li:first-child .lasted")
 ok(wait_for(lambda: lead.text(".terms li:first-child .lasted") != before), "the present term grows")
 ok(lead.shows("live", "#link"), "it is live")
