@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""The admin endpoint's page in a real browser: what it shows of a leader, of a standby, of a term that changes hands, of
-terms before its process, of jobs, of a lost store and of a process that has gone; on a phone and in the dark; without a complaint of the browser.
+"""The admin endpoint's page in a real browser: what it shows of a leader, of a standby, of a term that changes hands,
+of terms before its process, of jobs, of a lost store and of a process that has gone; on a phone and in the dark;
+without a complaint of the browser.
 
 `page.py --pictures DIR` writes what docs/operations.md shows."""
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""status --watch on a terminal: who led when, drawn in place, as wide as the window; several locks side by side; and the
-terminal as it was, at the end."""
+"""status --watch on a terminal: who led when, drawn in place, as wide as the window; several locks side by side; and
+the terminal as it was, at the end."""
 
 import atexit
 import fcntl
