@@ -109,7 +109,7 @@ static bool worker_set_on_candidate_message(struct worker_set *s, enum wire_type
 	return !p || term_supervision_message(&p->term, type, w);
 }
 
-/* What the script tells of itself, for people. */
+/* What the script tells of itself, or answers to a request. */
 static bool worker_set_on_told(struct worker_set *s, struct wire *w, bool (*take)(struct candidate *p, struct wire *w))
 {
 	uint32_t slot = wire_slot(w);
