@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -135,21 +136,36 @@ int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg)
 	return n < 0 ? -1 : 0;
 }
 
-/* ---- the title ---- */
+/* ---- what /proc shows of this process ---- */
 
-/* Where the arguments of this process lie: fields 48 and 49 of proc(5)'s stat. false: the kernel does not say. */
+/* Fields of proc(5)'s stat. */
+enum { START_CODE = 26, END_CODE, START_STACK, START_DATA = 45, END_DATA, START_BRK, ARG_START, ENV_START = 50, ENV_END };
+
+/* Field 3 of this process' stat, from which field() counts. NULL: the kernel does not say. */
+static const char *own_stat(char *text, size_t size)
+{
+	const char *name_end = proc_slurp("/proc/self/stat", text, size) > 0 ? strrchr(text, ')') : NULL;
+
+	return name_end && name_end[1] ? name_end + 2 : NULL;
+}
+
+/* A field that is an address. 0: there is none. */
+static uint64_t address(const char *stat, int number)
+{
+	const char *at = field(stat, number);
+
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Where the arguments of this process lie. false: the kernel does not say. */
 static bool find_arguments(char **from, size_t *size)
 {
 	char text[1024];
+	const char *stat = own_stat(text, sizeof text);
 
-	if (proc_slurp("/proc/self/stat", text, sizeof text) <= 0)
+	if (!stat)
 		return false;
-	char *at = strrchr(text, ')'); /* the end of field 2 */
-	for (int field = 2; at && field < 48; field++)
-		at = strchr(at + 1, ' ');
-	if (!at)
-		return false;
-	uintptr_t start = strtoull(at, &at, 10), end = strtoull(at, NULL, 10);
+	uintptr_t start = address(stat, ARG_START), end = address(stat, ARG_START + 1);
 	*from = (char *)start; /* NOLINT(performance-no-int-to-ptr): the kernel gives it as a number */
 	*size = end - start;
 	return start && end > start;
@@ -170,4 +186,34 @@ void proc_title(const char *role, const char *name)
 		n = sizeof title - 1;
 	memset(from, 0, size); /* the last byte stays 0: else the kernel reads on into the environment */
 	memcpy(from, title, (size_t)n < size ? (size_t)n : size - 1);
+}
+
+int proc_show(char *arguments, size_t arguments_size, char *environment, size_t environment_size)
+{
+	char text[1024];
+	const char *stat = own_stat(text, sizeof text);
+	uint64_t before = address(stat, ENV_START), before_end = address(stat, ENV_END);
+
+	errno = EPROTO;
+	if (!before || before_end < before)
+		return -1;
+	struct prctl_mm_map map = {
+		.start_code = address(stat, START_CODE),
+		.end_code = address(stat, END_CODE),
+		.start_data = address(stat, START_DATA),
+		.end_data = address(stat, END_DATA),
+		.start_brk = address(stat, START_BRK),
+		.brk = (uintptr_t)sbrk(0),
+		.start_stack = address(stat, START_STACK),
+		.arg_start = (uintptr_t)arguments,
+		.arg_end = (uintptr_t)arguments + arguments_size,
+		.env_start = (uintptr_t)environment,
+		.env_end = (uintptr_t)environment + environment_size,
+		.exe_fd = (uint32_t)-1, /* stays what it is */
+	};
+	if (prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0) < 0)
+		return -1;
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives it as a number */
+	explicit_bzero((void *)(uintptr_t)before, before_end - before);
+	return 0;
 }

@@ -45,6 +45,12 @@ int proc_time_namespace(uint64_t *out);
  * copy first what is used later. The environment stays. name: a path, shown without its directory and ".lua". */
 void proc_title(const char *role, const char *name);
 
+/* From now on /proc shows these as the arguments and the environment of this process, as if it had been executed with
+ * them: words, each with its NUL, in memory that stays. What was its environment before is wiped. The caller sets
+ * environ. 0; -1 with errno if the kernel cannot, or may not: then nothing has changed. prctl(2), PR_SET_MM_MAP, which
+ * needs no privilege. */
+int proc_show(char *arguments, size_t arguments_size, char *environment, size_t environment_size);
+
 /* Calls each(arg, name) for every entry of the open directory until it returns false. 0; -1 with errno. */
 int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg);
 

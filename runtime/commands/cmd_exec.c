@@ -958,12 +958,15 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
 	exec_make_timers(x);
 	exec_make_shell(x);
+	const struct guard_fork fork = program_fork(&x->program, NULL);
 	x->command = (struct exec_command){ .program = &x->program,
 		                            .argv = *x->shell ? x->shell : x->options.rest,
 		                            .kill_allowance = x->times.kill,
 		                            .callbacks = &supervisor_callbacks,
-		                            .arg = x };
+		                            .arg = x,
+		                            .fork = &fork };
 	exec_hold(x); /* the guard begins while the lock is opened and asked */
+	x->command.fork = NULL;
 	if (exec_open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	} else if (exec_nested(x)) {

@@ -2,6 +2,7 @@
 
 #include "runner/run.h"
 #include "runner/run_control.h"
+#include "script/worker.h"
 
 static int choose_script(struct run *r)
 {
@@ -28,6 +29,7 @@ int cmd_run(int argc, char **argv)
 	status = choose_script(&r);
 	if (status >= 0)
 		return status;
+	r.worker = worker_main;
 	status = run_script(&r, &run_control_ops, &err);
 	if (status >= 0)
 		return status;

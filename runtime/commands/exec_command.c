@@ -128,6 +128,7 @@ static struct supervisor *spawn(struct exec_command *c, struct supervisor_spec *
 	spec->unset = unset;
 	spec->tree_fd = c->program->self.tree_fd;
 	spec->kill_allowance = c->kill_allowance;
+	spec->fork = c->fork;
 	struct supervisor *s = supervisor_spawn(c->program->reaper, spec, c->callbacks, c->arg, err);
 	free(unset);
 	return s;

@@ -20,6 +20,7 @@ struct exec_command { /* borrowed, as long as it is used */
 	char *const *argv;
 	nsec kill_allowance;
 	const struct supervisor_callbacks *callbacks;
+	const struct guard_fork *fork; /* while a guard may be one; else NULL */
 	void *arg;
 	struct exec_tty { /* whose the terminal was when the last one was started */
 		bool front, away;

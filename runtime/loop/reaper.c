@@ -391,6 +391,12 @@ int reaper_adopt(struct reaper *r, struct err *err)
 	return 0;
 }
 
+void reaper_let_go(struct reaper *r)
+{
+	if (r->tree)
+		ev_signal_stop(r->loop, &r->child);
+}
+
 void reaper_free(struct reaper *r)
 {
 	if (!r)

@@ -35,6 +35,9 @@ void reaper_free(struct reaper *r);
  * -1 with *err; also if /proc shows another PID namespace, since the processes of a tree could not be found there. */
 int reaper_adopt(struct reaper *r, struct err *err);
 
+/* In a fork of this process, which waits for nobody here: SIGCHLD is not handled there any more. */
+void reaper_let_go(struct reaper *r);
+
 struct ev_loop *reaper_loop(struct reaper *r);
 
 /* pid: a child of this process, added in the same turn of the loop in which it was started. It and its descendants are

@@ -89,10 +89,13 @@ static int page_make_file(size_t size, struct err *err)
 	return -1;
 }
 
-/* Our own mapping, which is there already, stays writable (F_SEAL_FUTURE_WRITE, fcntl(2), Linux 5.1). */
-static bool page_seal(const int *fd)
+/* Our own mapping, which is there already, stays writable (F_SEAL_FUTURE_WRITE, fcntl(2), Linux 5.1). A fork of this
+ * process does not have it: a guard may be one, and its worker runs a script. */
+static bool page_seal(struct page *p, const int *fd)
 {
-	return fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 &&
+	return madvise(p, page_size(p->slots), MADV_DONTFORK) == 0 &&
+	       madvise((char *)p + DISTANCE, page_size(p->slots), MADV_DONTFORK) == 0 &&
+	       fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 &&
 	       fcntl(fd[PAGE_MARKS], F_ADD_SEALS, SEALS) == 0;
 }
 
@@ -113,7 +116,7 @@ struct page *page_new(uint32_t n, int *fd, struct err *err)
 		goto fail;
 	p->magic = MAGIC;
 	p->slots = n;
-	if (page_seal(fd))
+	if (page_seal(p, fd))
 		return p;
 	err_sys(err, "cannot seal the shared page");
 	page_unmap(p);

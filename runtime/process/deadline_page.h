@@ -48,8 +48,8 @@ struct page {
 
 enum page_file { PAGE_DEADLINES, PAGE_MARKS, PAGE_FILES };
 
-/* Two memfds of sealed size with n slots (1 to 65535), mapped; fd[PAGE_FILES] are O_CLOEXEC. NULL with *err, and both
- * -1. */
+/* Two memfds of sealed size with n slots (1 to 65535), mapped; fd[PAGE_FILES] are O_CLOEXEC. A fork of this process has
+ * no mapping of the deadlines. NULL with *err, and both -1. */
 struct page *page_new(uint32_t n, int *fd, struct err *err);
 
 /* For the others: the deadlines can only be read. Borrows the descriptors; checks seals, magic and sizes. */

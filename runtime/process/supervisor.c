@@ -5,13 +5,13 @@
 #include "base/proc_tree.h"
 #include "loop/reaper.h"
 #include "process/channel.h"
+#include "process/guard_start.h"
 #include "process/guard_wire.h"
 
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,124 +295,6 @@ static const struct channel_kind worker_channel = {
 
 /* ---- start ---- */
 
-static bool entry_names(const char *entry, const char *name, size_t len)
-{
-	return strncmp(entry, name, len) == 0 && entry[len] == '=';
-}
-
-static bool entries_have(char *const *env, const char *name, size_t len)
-{
-	for (; env && *env; env++)
-		if (entry_names(*env, name, len))
-			return true;
-	return false;
-}
-
-static bool names_have(char *const *unset, const char *entry)
-{
-	for (; unset && *unset; unset++)
-		if (entry_names(entry, *unset, strlen(*unset)))
-			return true;
-	return false;
-}
-
-static size_t list_length(char *const *list)
-{
-	size_t n = 0;
-
-	while (list && list[n])
-		n++;
-	return n;
-}
-
-/* The array is the caller's, the entries are borrowed. */
-static char **guard_environment(const struct supervisor_spec *spec)
-{
-	static char no_term[] = TERM_MARK_ENV "=-";
-	const size_t term_len = strlen(TERM_MARK_ENV);
-	char **env = mem_zero((list_length(environ) + list_length(spec->env) + 2) * sizeof *env);
-	size_t n = 0;
-
-	for (char **e = environ; *e; e++) {
-		bool mark = entry_names(*e, TERM_MARK_ENV, term_len) ||
-		            entry_names(*e, NEXT_MARK_ENV, strlen(NEXT_MARK_ENV));
-		bool replaced = entries_have(spec->env, *e, strcspn(*e, "=")) || (!spec->command && mark);
-		if (!replaced && !names_have(spec->unset, *e))
-			env[n++] = *e;
-	}
-	for (char *const *e = spec->env; e && *e; e++)
-		env[n++] = *e;
-	if (!spec->command && !entries_have(spec->env, TERM_MARK_ENV, term_len))
-		env[n] = no_term;
-	return env;
-}
-
-struct handed { /* descriptors for the guard; -1 = none */
-	int control, wire, page[PAGE_FILES], tree, elector;
-};
-
-/* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (dup2 onto itself,
- * posix_spawn_file_actions_adddup2(3p)). Signals are blocked until the guard is told otherwise, which is never. */
-static int guard_spawn(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h, char *const *argv,
-                       char *const *env)
-{
-	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t all, defaults;
-
-	sigfillset(&all);
-	sigfillset(&defaults);
-	for (int i = 1; spec->ignored && i < NSIG; i++)
-		if (sigismember(spec->ignored, i) == 1)
-			sigdelset(&defaults, i);
-	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &all);
-	posix_spawnattr_setsigdefault(&attr, &defaults);
-	if (spec->no_stdin)
-		posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			posix_spawn_file_actions_adddup2(&files, fds[i], fds[i]);
-	if (spec->passed_as)
-		posix_spawn_file_actions_adddup2(&files, spec->passed, spec->passed_as);
-	int error = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, env);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
-	return error;
-}
-
-static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h,
-                                  struct err *err)
-{
-	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
-	static const char *const modes[] = { "worker", "command", "foreground", "held", "held-foreground" };
-	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
-	char numbers[sizeof fds / sizeof *fds][12], mode[40];
-	char **argv = mem_zero((list_length(spec->argv) + 11) * sizeof *argv), **env = guard_environment(spec);
-	size_t n = 0;
-
-	argv[n++] = name;
-	argv[n++] = role;
-	argv[n++] = guard;
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-		snprintf(numbers[i], sizeof numbers[i], "%d", fds[i]);
-		argv[n++] = numbers[i];
-	}
-	snprintf(mode, sizeof mode, "%s%s", modes[spec->command ? 1 + spec->foreground + 2 * spec->held : 0],
-	         spec->no_privileges ? GUARD_NO_PRIVILEGES : "");
-	argv[n++] = mode;
-	for (char *const *a = spec->argv; *a; a++)
-		argv[n++] = *a;
-	int error = guard_spawn(pid, spec, h, argv, env);
-	free(argv);
-	free(env);
-	errno = error;
-	return error ? err_sys(err, "cannot start the guard process (/proc/self/exe)") : 0;
-}
-
 static int socket_pair(int fd[2], int buffer, struct err *err)
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
@@ -457,7 +339,7 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err)
 {
 	struct supervisor *c = supervisor_new(reaper, spec, cb, arg);
-	struct handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
+	struct guard_handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
 	c->page = page_new(PAGE_SLOTS, h.page, err);
@@ -473,7 +355,7 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
 	if (h.elector < 0 || timer < 0)
 		err_sys(err, "cannot make the descriptors of a worker (pidfd, timerfd)");
 	else
-		failed = supervisor_start_guard(&c->guard, spec, &h, err);
+		failed = guard_start(&c->guard, spec, &h, err);
 out:
 	close_if(h.page[PAGE_DEADLINES]);
 	close_if(h.page[PAGE_MARKS]);

@@ -215,7 +215,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 {
 	const char *user = options_text(o, OPTION_USER, NULL);
 
-	*p = (struct program){ .ops = ops, .arg = arg };
+	*p = (struct program){ .ops = ops, .arg = arg, .options = o };
 	if (options_set(o, OPTION_USER) && privileges_become(user, err) < 0)
 		return -1;
 	p->no_privileges = options_flag(o, OPTION_NO_NEW_PRIVS, false);
@@ -249,6 +249,24 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 		return 0;
 	state_file_free(p->state_file);
 	return -1;
+}
+
+/* Of the fork, which may run a script: the lock's URL may have a password. */
+static void program_let_go(void *arg)
+{
+	const struct program *p = arg;
+	const char *lock = options_text(p->options, OPTION_LOCK, NULL);
+
+	for (int i = 0; i < p->signal_count; i++)
+		ev_signal_stop(p->loop, (ev_signal *)&p->signals[i]);
+	reaper_let_go(p->reaper);
+	if (options_set(p->options, OPTION_LOCK)) // of the command line, or the environment: memory of our own
+		explicit_bzero((char *)lock, strlen(lock));
+}
+
+struct guard_fork program_fork(struct program *p, guard_worker *worker)
+{
+	return (struct guard_fork){ .worker = worker, .let_go = program_let_go, .arg = p };
 }
 
 void program_fini(struct program *p)

@@ -7,6 +7,7 @@
 #include "election/death_proof.h"
 #include "locks/lock.h"
 #include "loop/timeline.h"
+#include "process/guard_start.h"
 #include "admin/admin.h"
 #include "admin/state_file.h"
 #include "runner/control.h"
@@ -41,6 +42,7 @@ struct program {
 	struct control *control;       /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;
+	const struct options *options; /* borrowed */
 	sigset_t ignored; /* by whoever started this process, as nohup(1) does: they stay so, for a command too */
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
@@ -56,6 +58,10 @@ struct program {
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
+
+/* The first guard, which is started before any lock is opened, is a fork of this process. What the worker of such a
+ * guard runs; of a command, NULL. */
+struct guard_fork program_fork(struct program *p, guard_worker *worker);
 
 /* On a terminal, once: that a lock which is a plain name is this machine's alone. */
 void program_say_local(struct program *p, const char *lock);

@@ -405,8 +405,11 @@ int run_script(struct run *r, const struct program_ops *ops, struct err *err)
 		return -1;
 	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
 	r->quit_timer.data = r;
+	const struct guard_fork fork = program_fork(&r->program, r->worker);
+	r->fork = &fork;
 	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
 		return -1;
+	r->fork = NULL;
 	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
 	proof_self_tidy(&r->program.self);
 	ev_run(r->program.loop, 0);

@@ -292,6 +292,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,
 		.kill_allowance = worker_set_kill_allowance(s),
+		.fork = r->fork,
 	};
 
 	s->failed = s->ended = false;
