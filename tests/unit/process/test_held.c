@@ -1,10 +1,11 @@
 /* A guard whose command waits for its term (supervisor_spec.held), with real processes: an elector is a forked child of
- * this test; the guard is this same binary, re-executed with `-x guard`. What the guard does for any command is in
+ * this test; the guard is a fork of it, or this same binary, re-executed with `-x guard`. What the guard does for any command is in
  * test_supervisor.c. */
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
 #include "loop/reaper.h"
 #include "process/guard.h"
+#include "process/guard_start.h"
 #include "process/privileges.h"
 #include "process/supervisor.h"
 #include "tap.h"
@@ -93,12 +94,20 @@ static void begin(struct elector *e, const struct scene *s)
 	shared->begun = supervisor_begin(e->supervisor, &term, env);
 }
 
+static bool forked; /* the guards are forks */
+
+static void let_go(void *arg)
+{
+	reaper_let_go(arg);
+}
+
 static int elector(const struct scene *s)
 {
 	if (s->passed)
 		dup3(STDIN_FILENO, 8, O_CLOEXEC); /* the number is nobody else's */
 	struct elector e = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
 	struct reaper *reaper = reaper_new(e.loop);
+	const struct guard_fork fork = { .let_go = let_go, .arg = reaper };
 	struct supervisor_spec spec = { .argv = (char *[]){ "sh", "-c", s->command, NULL },
 		                        .command = true,
 		                        .held = true,
@@ -107,7 +116,8 @@ static int elector(const struct scene *s)
 		                        .tree_fd = -1,
 		                        .kill_allowance = s->allow ? s->allow : 60 * NSEC_PER_SEC,
 		                        .passed = s->passed,
-		                        .passed_as = s->passed ? 8 : 0 };
+		                        .passed_as = s->passed ? 8 : 0,
+		                        .fork = forked ? &fork : NULL };
 	struct err err;
 
 	if (reaper_adopt(reaper, &err) < 0)
@@ -415,14 +425,18 @@ int main(int argc, char **argv)
 	alarm(600); /* what hangs has failed */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	test_begun();
-	test_not_begun();
-	test_deadline();
-	test_extended();
-	test_guard_dies();
-	test_does_not_fit();
-	test_passed();
-	test_no_capabilities();
-	test_privileges();
+	for (int i = 0; i < 2; i++) {
+		forked = i == 0;
+		printf("# the guard is %s\n", forked ? "a fork of its elector" : "executed");
+		test_begun();
+		test_not_begun();
+		test_deadline();
+		test_extended();
+		test_guard_dies();
+		test_does_not_fit();
+		test_passed();
+		test_no_capabilities();
+		test_privileges();
+	}
 	return tap_done();
 }

@@ -1,11 +1,12 @@
-/* Supervisors, with real processes throughout: an elector is a forked child of this test that runs a supervisor; guard
- * and worker are this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its
- * environment.
- */
+/* Supervisors, with real processes throughout: an elector is a forked child of this test that runs a supervisor. Its
+ * guard is a fork of it, or this same binary, re-executed with `-x guard`; the worker is a fork of the guard. What must
+ * be dead is counted by its environment. How a guard is started, and that it looks the same either way, is in
+ * test_guard_start.c. */
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
 #include "loop/reaper.h"
 #include "process/guard.h"
+#include "process/guard_start.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "tap.h"
@@ -440,6 +441,15 @@ struct scene {
 	nsec allowance;
 };
 
+static bool forked; /* the guards are forks */
+
+static void let_go(void *arg)
+{
+	reaper_let_go(arg);
+}
+
+static int worker_role(int argc, char **argv, int go);
+
 static int elector(const struct scene *s)
 {
 	static char shared_var[40], mark_var[96];
@@ -455,6 +465,7 @@ static int elector(const struct scene *s)
 	struct reaper *reaper = reaper_new(e.loop);
 	if (reaper_adopt(reaper, &err) < 0)
 		return 98;
+	const struct guard_fork fork = { .worker = worker_role, .let_go = let_go, .arg = reaper };
 	/* The shared memory goes the way of the tree's descriptor: everything in the tree has it. */
 	struct supervisor_spec spec = { .argv = s->argv,
 		                        .command = s->command,
@@ -462,7 +473,8 @@ static int elector(const struct scene *s)
 		                        .env = env,
 		                        .unset = s->unset ? s->unset : no_unset,
 		                        .tree_fd = shared_fd,
-		                        .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
+		                        .kill_allowance = s->allowance ? s->allowance : ALLOWANCE,
+		                        .fork = forked ? &fork : NULL };
 	shared->elector = getpid();
 	shared->at[0] = clock_now().boot;
 	e.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &e, &err);
@@ -917,9 +929,12 @@ static void test_two_supervisors(void)
 		snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
 		struct reaper *reaper = reaper_new(a.loop);
 		reaper_adopt(reaper, NULL);
-		struct supervisor_spec spec = {
-			.argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE
-		};
+		const struct guard_fork a_fork = { .worker = worker_role, .let_go = let_go, .arg = reaper };
+		struct supervisor_spec spec = { .argv = WORKER("tree"),
+			                        .env = env,
+			                        .tree_fd = shared_fd,
+			                        .kill_allowance = ALLOWANCE,
+			                        .fork = forked ? &a_fork : NULL };
 		a.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &a, NULL);
 		b.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &b, NULL);
 		while (!shared->gone)
@@ -1247,13 +1262,40 @@ static void measure(void)
 		took[i] = shared->at[1] - shared->at[0];
 	}
 	qsort(took, 20, sizeof *took, compare);
-	printf("# spawn to the worker's first message: median %lld us\n", (long long)took[10] / 1000);
+	printf("# spawn to the worker's first message, of a guard that is %s: median %lld us\n",
+	       forked ? "a fork" : "executed", (long long)took[10] / 1000);
 	s.ready = NULL;
 	pid_t pid = start_elector(&s);
 	come_true(&shared->started, 1);
 	print_memory(shared->guard, "idle guard");
 	kill(pid, SIGKILL);
 	survivors_in_time();
+}
+
+static void test_all(void)
+{
+	test_exit();
+	test_crash();
+	test_inheritance();
+	test_prepared();
+	test_messages();
+	test_bad_workers();
+	test_deadline();
+	test_hostile();
+	test_extension();
+	test_first_term();
+	test_fates();
+	test_two_supervisors();
+	test_strangers();
+	test_stopped_guard();
+	test_unkillable();
+	test_many();
+	test_storm();
+	test_sweeps();
+	test_commands();
+	test_output();
+	test_terminal();
+	measure();
 }
 
 /* As main.c starts it: the arguments after the role's name. */
@@ -1278,27 +1320,10 @@ int main(int argc, char **argv)
 	if (ftruncate(shared_fd, sizeof *shared) < 0)
 		return 1;
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
-	test_exit();
-	test_crash();
-	test_inheritance();
-	test_prepared();
-	test_messages();
-	test_bad_workers();
-	test_deadline();
-	test_hostile();
-	test_extension();
-	test_first_term();
-	test_fates();
-	test_two_supervisors();
-	test_strangers();
-	test_stopped_guard();
-	test_unkillable();
-	test_many();
-	test_storm();
-	test_sweeps();
-	test_commands();
-	test_output();
-	test_terminal();
-	measure();
+	for (int i = 0; i < 2; i++) {
+		forked = i == 0;
+		printf("# the guard is %s\n", forked ? "a fork of its elector" : "executed");
+		test_all();
+	}
 	return tap_done();
 }
