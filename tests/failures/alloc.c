@@ -78,6 +78,21 @@ void *dlopen(const char *name, int flags)
 	return handle;
 }
 
+/* The elector's is its first guard, the guard's is the worker. */
+pid_t fork(void)
+{
+	static pid_t (*real)(void);
+
+	if (!real)
+		real = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
+	pid_t pid = real();
+	if (pid == 0) {
+		me = getpid();
+		role = role == ELECTOR ? GUARD : role == GUARD ? WORKER : SPAWNED;
+	}
+	return pid;
+}
+
 static int is_own(uintptr_t caller)
 {
 	if (caller - program >= shared->own_begin && caller - program < shared->own_end)
@@ -96,9 +111,9 @@ static int fails(void *address)
 	if (!shared)
 		return 0;
 	pid_t now = getpid();
-	if (now != me) { /* a fork: the guard's is the worker */
+	if (now != me) { /* what shares its parent's memory, until it executes something */
 		me = now;
-		role = role == GUARD ? WORKER : SPAWNED;
+		role = SPAWNED;
 	}
 	int kind = is_own(caller) ? OWN : LIBRARY;
 	int fail = nth_is_now(shared, role, (uint64_t)kind);

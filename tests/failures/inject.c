@@ -69,12 +69,13 @@ static struct thread *thread_add(pid_t pid, enum nth_role role)
 	return t;
 }
 
-/* What a process of this role starts, until it executes something. */
-static enum nth_role role_of_child(enum nth_role parent)
+/* What a process of this role starts, until it executes something. An elector's fork is its first guard; what it
+ * executes, later guards too, it starts by vfork or posix_spawn. */
+static enum nth_role role_of_child(enum nth_role parent, int forked)
 {
 	switch (parent) {
 	case ELECTOR:
-		return LAUNCHED;
+		return forked ? GUARD : LAUNCHED;
 	case GUARD:
 		return WORKER;
 	case WORKER:
@@ -85,13 +86,13 @@ static enum nth_role role_of_child(enum nth_role parent)
 	}
 }
 
-static void on_birth(pid_t parent, pid_t child)
+static void on_birth(pid_t parent, pid_t child, int forked)
 {
 	const struct thread *p = thread_of(parent), *c = thread_of(child);
 	enum nth_role role = p ? p->role : OTHER;
 	int waited = c && c->waits, begun = p && p->begun;
 
-	thread_add(child, p && process_of(child) == p->process ? role : role_of_child(role))->begun = begun;
+	thread_add(child, p && process_of(child) == p->process ? role : role_of_child(role, forked))->begun = begun;
 	if (waited)
 		ptrace(PTRACE_CONT, child, 0, 0);
 }
@@ -170,7 +171,7 @@ static void on_stop(struct nth *shared, pid_t pid, int status)
 	case PTRACE_EVENT_VFORK:
 	case PTRACE_EVENT_CLONE:
 		if (ptrace(PTRACE_GETEVENTMSG, pid, 0, &message) == 0)
-			on_birth(pid, (pid_t)message);
+			on_birth(pid, (pid_t)message, event == PTRACE_EVENT_FORK);
 		break;
 	case PTRACE_EVENT_EXEC:
 		if (ptrace(PTRACE_GETEVENTMSG, pid, 0, &message) == 0)
