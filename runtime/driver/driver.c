@@ -49,8 +49,6 @@ static void process_on_elector_end(void *arg, size_t oversized)
 	_exit(0); /* nobody waits for an answer any more, and a lock file's finalizers may take long */
 }
 
-_Static_assert(DRIVER_MAX <= CHANNEL_MESSAGE_MAX, "a channel takes every message of a driver");
-
 static const struct channel_kind elector_channel = {
 	.message_max = DRIVER_MAX,
 	.turn_max = TURN_MESSAGES,

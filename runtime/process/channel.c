@@ -27,6 +27,7 @@ struct channel {
 	size_t unsent_count;
 	unsigned receiving; /* calls of channel_receive that have not returned */
 	bool freed;         /* to be freed when they have */
+	char bytes[];       /* message_max of them: the message that is being handled. What is never used takes no memory */
 };
 
 /* ---- sending ---- */
@@ -100,9 +101,8 @@ static ssize_t channel_next(const struct channel *c, void *bytes, size_t max)
 }
 
 /* false: there is no message now, or there will be none any more. */
-static bool channel_receive_one(struct channel *c)
+static bool channel_receive_into(struct channel *c, char *bytes)
 {
-	char bytes[CHANNEL_MESSAGE_MAX];
 	const size_t max = c->kind->message_max;
 	ssize_t n = channel_next(c, bytes, max);
 
@@ -121,6 +121,16 @@ static bool channel_receive_one(struct channel *c)
 	if (c->kind->end)
 		c->kind->end(c->arg, len);
 	return false;
+}
+
+/* A call inside of a callback must leave that one's message as it is. */
+static bool channel_receive_one(struct channel *c)
+{
+	char *inner = c->receiving > 1 ? mem_resize(NULL, c->kind->message_max) : NULL;
+	bool more = channel_receive_into(c, inner ? inner : c->bytes);
+
+	free(inner);
+	return more;
 }
 
 static void channel_receive(struct channel *c, int at_most)
@@ -154,12 +164,9 @@ void channel_deafen(struct channel *c)
 
 struct channel *channel_new(struct ev_loop *loop, int fd_taken, const struct channel_kind *kind, void *arg)
 {
-	struct channel *c = mem_zero(sizeof *c);
+	struct channel *c = mem_resize(NULL, sizeof *c + kind->message_max);
 
-	c->loop = loop;
-	c->kind = kind;
-	c->arg = arg;
-	c->last = &c->first;
+	*c = (struct channel){ .loop = loop, .kind = kind, .arg = arg, .last = &c->first };
 	ev_io_init(&c->readable, channel_on_readable, fd_taken, EV_READ);
 	ev_io_init(&c->writable, channel_on_writable, fd_taken, EV_WRITE);
 	c->readable.data = c->writable.data = c;

@@ -9,14 +9,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CHANNEL_MESSAGE_MAX (288 * 1024) /* bytes: of what is longest, a record on its way to a lock file */
-
 struct channel;
 struct ev_loop;
 
 /* What both ends have agreed upon, and who is told. Borrowed until channel_free. */
 struct channel_kind {
-	size_t message_max; /* bytes of one message, in both directions; at most CHANNEL_MESSAGE_MAX */
+	size_t message_max; /* bytes of one message, in both directions */
 	size_t unsent_max;  /* messages that may wait for the socket; 0: any number */
 	int turn_max;       /* messages that one turn of the loop receives, so that others get their turn */
 	/* A message of 1 to message_max bytes, which are valid until it returns. */

@@ -149,15 +149,18 @@ UNIT_TESTS = [
     sources_in("base", "lease") + ["tests/unit/lease/test_past.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
-    sources_in("base", "loop", "process")
-    + [
-        "runtime/election/death_proof.c",
-        "runtime/lease/advice.c",
-        "runtime/lease/past.c",
-        "runtime/lease/record.c",
-        "runtime/lease/record_time.c",
-        "tests/unit/process/test_held.c",
-    ],
+    *(
+        sources_in("base", "loop", "process")
+        + [
+            "runtime/election/death_proof.c",
+            "runtime/lease/advice.c",
+            "runtime/lease/past.c",
+            "runtime/lease/record.c",
+            "runtime/lease/record_time.c",
+            test,
+        ]
+        for test in ("tests/unit/process/test_held.c", "tests/unit/process/test_guard_start.c")
+    ),
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/script/test_worker.c"],

@@ -35,6 +35,7 @@ static void on_message(void *arg, const void *bytes, size_t len)
 	h->numbers[h->count++ % 20000] = n.number;
 	if (h->also)
 		h->also(h);
+	h->wrong += memcmp(&n, bytes, len < sizeof n ? len : sizeof n) != 0; /* still the same */
 }
 
 static void on_end(void *arg, size_t oversized)
