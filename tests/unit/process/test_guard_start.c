@@ -197,11 +197,14 @@ static bool has(pid_t pid, const char *what, const char *text)
 	return strstr(s.text, text) != NULL;
 }
 
-/* posix_spawn(3) leaves the two signals ignored that the thread library keeps for itself. */
+/* Signals that libraries see to: posix_spawn(3) leaves two ignored that the thread library keeps for itself, and a
+ * sanitizer handles SIGBUS, SIGFPE and SIGSEGV in what is executed. */
 static void without_library_signals(char *line)
 {
-	if (strncmp(line, "SigIgn:", 7) == 0)
-		sprintf(line + 8, "%016llx", strtoull(line + 8, NULL, 16) & ~0x180000000ULL);
+	const unsigned long long theirs = 3ULL << 31 | 1 << (SIGBUS - 1) | 1 << (SIGFPE - 1) | 1 << (SIGSEGV - 1);
+
+	if (strncmp(line, "SigIgn:", 7) == 0 || strncmp(line, "SigCgt:", 7) == 0)
+		snprintf(line + 8, 17, "%016llx", strtoull(line + 8, NULL, 16) & ~theirs);
 }
 
 /* Lines of /proc/PID/status about signals, name and rights. */
