@@ -139,7 +139,17 @@ int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg)
 /* ---- what /proc shows of this process ---- */
 
 /* Fields of proc(5)'s stat. */
-enum { START_CODE = 26, END_CODE, START_STACK, START_DATA = 45, END_DATA, START_BRK, ARG_START, ENV_START = 50, ENV_END };
+enum {
+	START_CODE = 26,
+	END_CODE,
+	START_STACK,
+	START_DATA = 45,
+	END_DATA,
+	START_BRK,
+	ARG_START,
+	ENV_START = 50,
+	ENV_END
+};
 
 /* Field 3 of this process' stat, from which field() counts. NULL: the kernel does not say. */
 static const char *own_stat(char *text, size_t size)

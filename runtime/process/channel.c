@@ -27,7 +27,7 @@ struct channel {
 	size_t unsent_count;
 	unsigned receiving; /* calls of channel_receive that have not returned */
 	bool freed;         /* to be freed when they have */
-	char bytes[];       /* message_max of them: the message that is being handled. What is never used takes no memory */
+	char bytes[]; /* message_max of them: the message that is being handled. What is never used takes no memory */
 };
 
 /* ---- sending ---- */

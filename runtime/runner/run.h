@@ -39,8 +39,8 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	ev_timer quit_timer; /* what has not left by then is killed */
 };
 
-/* Runs it to its end. r: zeroed, but for options, script, is_text, crontabs and worker, all borrowed. ops: what is done about signals,
- * orders and questions; their arg is r. The exit status (0 to 255); -1 with *err: it could not begin. */
+/* Runs it to its end. r: zeroed, but for options, script, is_text, crontabs and worker, all borrowed. ops: what is done
+ * about signals, orders and questions; their arg is r. The exit status (0 to 255); -1 with *err: it could not begin. */
 int run_script(struct run *r, const struct program_ops *ops, struct err *err);
 
 /* Ends all terms, releases the locks and leaves with this status. The first call counts, but a later one may turn

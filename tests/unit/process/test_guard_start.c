@@ -210,8 +210,9 @@ static void without_library_signals(char *line)
 /* Lines of /proc/PID/status about signals, name and rights. */
 static void see_status(pid_t pid, struct seen *out)
 {
-	static const char *const lines[] = { "Name:",   "Uid:",    "Gid:",    "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:",
-		                             "SigCgt:", "CapInh:", "CapPrm:", "CapEff:", "NoNewPrivs:", "Threads:" };
+	static const char *const lines[] = { "Name:",   "Uid:",        "Gid:",    "SigPnd:", "ShdPnd:",
+		                             "SigBlk:", "SigIgn:",     "SigCgt:", "CapInh:", "CapPrm:",
+		                             "CapEff:", "NoNewPrivs:", "Threads:" };
 	struct seen s;
 	char *at = s.text;
 
@@ -422,7 +423,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
 		return guard_main(argc - 3, argv + 3, worker_role);
-	alarm(600); /* what hangs has failed */
+	alarm(600);  /* what hangs has failed */
 	test_show(); /* before setenv(3) */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	shared_fd = memfd_create("shared", 0);

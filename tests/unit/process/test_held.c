@@ -1,6 +1,6 @@
 /* A guard whose command waits for its term (supervisor_spec.held), with real processes: an elector is a forked child of
- * this test; the guard is a fork of it, or this same binary, re-executed with `-x guard`. What the guard does for any command is in
- * test_supervisor.c. */
+ * this test; the guard is a fork of it, or this same binary, re-executed with `-x guard`. What the guard does for any
+ * command is in test_supervisor.c. */
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
 #include "loop/reaper.h"
