@@ -9,6 +9,7 @@
 #include "locks/lock.h"
 #include "runner/run.h"
 #include "runner/run_control.h"
+#include "script/worker.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -202,7 +203,7 @@ static int cron_lead(struct cron_call *c)
 	int status = cron_show(c, checks); /* what is wrong is said once, and not in a log */
 	if (status != EXIT_DONE)
 		return status;
-	status = run_script(&r, &run_control_ops, &err);
+	status = run_script(&r, worker_main, &run_control_ops, &err);
 	if (status >= 0)
 		return status;
 	return command_fail(COMMAND_CRON, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);

@@ -29,8 +29,7 @@ int cmd_run(int argc, char **argv)
 	status = choose_script(&r);
 	if (status >= 0)
 		return status;
-	r.worker = worker_main;
-	status = run_script(&r, &run_control_ops, &err);
+	status = run_script(&r, worker_main, &run_control_ops, &err);
 	if (status >= 0)
 		return status;
 	return command_fail(COMMAND_RUN, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);

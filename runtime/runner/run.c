@@ -397,7 +397,7 @@ void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
 		ev_break(r->program.loop, EVBREAK_ALL);
 }
 
-int run_script(struct run *r, const struct program_ops *ops, struct err *err)
+int run_script(struct run *r, guard_worker *worker, const struct program_ops *ops, struct err *err)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, 0 };
 
@@ -405,7 +405,7 @@ int run_script(struct run *r, const struct program_ops *ops, struct err *err)
 		return -1;
 	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
 	r->quit_timer.data = r;
-	const struct guard_fork fork = program_fork(&r->program, r->worker);
+	const struct guard_fork fork = program_fork(&r->program, worker);
 	r->fork = &fork;
 	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
 		return -1;

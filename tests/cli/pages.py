@@ -162,7 +162,8 @@ def perform(line: str, place: str, environment: dict[str, str]) -> subprocess.Co
             wait_for(
                 lambda: p.poll() is not None or sign in read(out) or os.path.getsize(out) > 0 and "--watch" in line
             )
-            os.killpg(p.pid, signal.SIGTERM)
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGTERM)
         status = p.wait(5 * PATIENCE)
     return subprocess.CompletedProcess(line, status, read(out))
 
