@@ -1,6 +1,7 @@
 """What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on
 it."""
 
+import functools
 import json
 import os
 import shlex
@@ -23,8 +24,9 @@ def build(name: str, *flags: Any) -> Any:
     return compiled(os.path.join(FAULTS, name), *flags)
 
 
+@functools.lru_cache(maxsize=None)
 def compiled(source: str, *flags: Any) -> str:
-    """A C file of the tests, likewise."""
+    """A C file of the tests, likewise, once for each program of the tests."""
     home = os.path.join(os.path.dirname(LUNARCH), os.path.relpath(os.path.dirname(source), ROOT))
     os.makedirs(home, exist_ok=True)
     out = os.path.join(home, os.path.basename(source).replace(".c", ".so" if "-shared" in flags else ""))

@@ -32,6 +32,7 @@ WHATS, SITES, HEAD = 512, 16384, 64  # nth.h
 # Others may lead 1.5 s after the last term's processes should be dead, which a busy machine may be late by.
 TIMES = timing("5s", renew="3s", retry="150ms", stop_grace="500ms", kill="750ms", drift="750ms")
 SETTLED = 8.0  # seconds in which a candidate leads, or will not because of what failed
+AT_ONCE = int(os.environ.get("AT_ONCE", "4"))  # terms; most of one is waiting
 SPARE = 4  # descriptors that a second connection, and what it leaves for a moment, may take
 
 
@@ -345,13 +346,13 @@ def name_of(pid: int) -> str:
         return str(pid)
 
 
-def try_all(lab: Lab, faults: Iterable[Fault], what: str, at_once: int = 4, loud: bool = False) -> dict[str, int]:
+def try_all(lab: Lab, faults: Iterable[Fault], what: str, loud: bool = False) -> dict[str, int]:
     """One sentence for all of them; what went wrong is noted, with the fault by which it can be done again. loud: what
     went well, too."""
     counts: dict[str, int] = {}
     wrong: list[Outcome] = []
 
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         for out in pool.map(lambda fault: Term(lab, fault).run(), faults):
             counts[out.kind] = counts.get(out.kind, 0) + 1
             if out.wrong:
