@@ -342,6 +342,11 @@ static void exec_on_term_gone(struct exec *x, bool reaped)
 	enum lease_reason reason = x->hooks.reason;
 
 	if (x->hooks.state == TERM_LEADING && reaped) {
+		if (x->wait_status == -1)
+			log_event(
+				LOG_ERROR, NULL, "worker_gone",
+				"the command's guard ended and did not say how the command ended, or that it began: nothing "
+				"of the command lives");
 		exec_after_command(x);
 		return;
 	}

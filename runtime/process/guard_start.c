@@ -2,13 +2,13 @@
 
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/spawn.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,13 +157,12 @@ static void list_handed(const struct guard_handed *h, int *fd)
 	       HANDED * sizeof *fd);
 }
 
-/* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (dup2 onto itself,
- * posix_spawn_file_actions_adddup2(3p)). Signals are blocked until the guard is told otherwise, which is never. */
+/* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (spawn_pass). Signals are
+ * blocked until the guard is told otherwise, which is never. */
 static int guard_execute(pid_t *pid, const struct supervisor_spec *spec, const struct guard_handed *h,
                          const struct words *w)
 {
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
+	struct spawn s;
 	sigset_t all, defaults;
 	int fd[HANDED];
 
@@ -173,22 +172,15 @@ static int guard_execute(pid_t *pid, const struct supervisor_spec *spec, const s
 	for (int i = 1; i < NSIG; i++)
 		if (ignores(spec, i))
 			sigdelset(&defaults, i);
-	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &all);
-	posix_spawnattr_setsigdefault(&attr, &defaults);
+	spawn_init(&s, &all, &defaults, false);
 	if (spec->no_stdin)
-		posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+		spawn_no_input(&s);
 	for (int i = 0; i < HANDED; i++)
 		if (fd[i] >= 0)
-			posix_spawn_file_actions_adddup2(&files, fd[i], fd[i]);
+			spawn_pass(&s, fd[i], fd[i]);
 	if (spec->passed_as)
-		posix_spawn_file_actions_adddup2(&files, spec->passed, spec->passed_as);
-	int error = posix_spawn(pid, SELF, &files, &attr, w->argv, w->env);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
-	return error;
+		spawn_pass(&s, spec->passed, spec->passed_as);
+	return spawn_run(&s, pid, SELF, w->argv, w->env);
 }
 
 /* ---- as a fork ---- */

@@ -1,13 +1,13 @@
 #include "script/child_spawn.h"
 
 #include "base/mem.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,29 +239,20 @@ static void entries_init(struct entries *e, char *const *env, const struct ident
 
 static int child_spawn_raw(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, char **env)
 {
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
+	struct spawn s;
 	sigset_t none, reset;
 
-	posix_spawn_file_actions_init(&actions);
-	posix_spawnattr_init(&attr);
 	sigemptyset(&none);
 	sigemptyset(&reset);
 	sigaddset(&reset, SIGPIPE); /* a program of a pipeline must end when nobody reads its output */
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &reset);
-	posix_spawnattr_setpgroup(&attr, 0);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	spawn_init(&s, &none, &reset, true);
 	if (spec->directory)
-		posix_spawn_file_actions_addchdir_np(&actions, spec->directory);
-	posix_spawn_file_actions_adddup2(&actions, p->input, STDIN_FILENO);
+		spawn_directory(&s, spec->directory);
+	spawn_pass(&s, p->input, STDIN_FILENO);
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		if (p->theirs[i] >= 0)
-			posix_spawn_file_actions_adddup2(&actions, p->theirs[i], STDOUT_FILENO + i);
-	int error = posix_spawnp(pid, spec->argv[0], &actions, &attr, spec->argv, env);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&actions);
-	return error;
+			spawn_pass(&s, p->theirs[i], STDOUT_FILENO + i);
+	return spawn_run(&s, pid, spec->argv[0], spec->argv, env);
 }
 
 enum { STEP_USER = 1, STEP_START };
@@ -279,10 +270,11 @@ static void become(const struct child_spec *spec, const struct plumbing *p, cons
 
 	sigemptyset(&none);
 	setpgid(0, 0);
-	dup2(p->input, STDIN_FILENO);
+	if (dup2(p->input, STDIN_FILENO) < 0)
+		goto out;
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
-		if (p->theirs[i] >= 0)
-			dup2(p->theirs[i], STDOUT_FILENO + i);
+		if (p->theirs[i] >= 0 && dup2(p->theirs[i], STDOUT_FILENO + i) < 0)
+			goto out;
 	if (geteuid() != id->uid || getegid() != id->gid) {
 		m.step = STEP_USER;
 		if (setgroups((size_t)id->ngroups, id->groups) < 0 || setresgid(id->gid, id->gid, id->gid) < 0 ||

@@ -119,6 +119,8 @@ ERRORS = {
     "sched_setaffinity": "EPERM",
     "rt_sigtimedwait": "EINTR EAGAIN",
 }
+# Of those that have sockets to each other alone: by this a socket says that its other end is gone, which is not so.
+CUT_OFF, SOCKETS = "ECONNRESET", ("guard", "worker")
 OURS, OTHERS = ("elector", "guard", "launched"), ("worker", "spawned")
 
 
@@ -169,7 +171,7 @@ def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
         for call, errors in ERRORS.items():
             for n in range(1, counts[NUMBERS[call]] + 1):
                 into = ours if role in OURS else others
-                each = errors.split()
+                each = [e for e in errors.split() if e != CUT_OFF or role not in SOCKETS]
                 into.append(fault(role, call, n, each[lot(SEED, f"{role} {call} {n}") % len(each)]))
         known = {NUMBERS[c] for c in ERRORS}
         rest = [c for c, n in NUMBERS.items() if n < len(counts) and counts[n] and n not in known]

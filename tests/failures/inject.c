@@ -116,6 +116,12 @@ static int is_eventfd(pid_t pid, unsigned long long fd)
 	return readlink(path, target, sizeof target - 1) > 0 && strstr(target, "eventfd");
 }
 
+/* What does not wait is not interrupted (waitpid(2)). */
+static int does_not_wait(const struct user_regs_struct *r)
+{
+	return (r->orig_rax == SYS_wait4 && (r->rdx & WNOHANG)) || (r->orig_rax == SYS_waitid && (r->r10 & WNOHANG));
+}
+
 static void set_error(const struct nth *shared, pid_t pid, struct user_regs_struct *r)
 {
 	r->rax = (unsigned long long)-(long long)shared->error;
@@ -132,7 +138,7 @@ static int on_call(struct nth *shared, pid_t pid)
 		return 0;
 	if (r.orig_rax == SYS_rseq)
 		t->begun = 1;
-	if (!t->begun || (r.orig_rax == SYS_write && is_eventfd(pid, r.rdi)) ||
+	if (!t->begun || (r.orig_rax == SYS_write && is_eventfd(pid, r.rdi)) || does_not_wait(&r) ||
 	    !nth_is_now(shared, t->role, r.orig_rax))
 		return 0;
 	nth_fired(shared, r.rdi, (uint64_t)pid);

@@ -2,13 +2,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/spawn.h"
 #include "locks/driver/driver_wire.h"
 #include "locks/lock_url.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,25 +39,18 @@ static int process_spawn(pid_t *pid, int fd)
 {
 	static char name[] = "lunarch", role[] = "-x", driver[] = "driver";
 	char number[12];
-	struct log_settings s = log_settings();
-	char *format = mem_dup(s.format), *level = mem_dup(s.level), *identity = mem_dup(s.identity);
+	struct log_settings log = log_settings();
+	char *format = mem_dup(log.format), *level = mem_dup(log.level), *identity = mem_dup(log.identity);
 	char *argv[] = { name, role, driver, number, format, level, identity, NULL }, **env = driver_environment();
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
+	struct spawn s;
 	sigset_t all;
 
 	snprintf(number, sizeof number, "%d", fd);
 	sigfillset(&all);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, fd, fd); /* it loses O_CLOEXEC, in the child alone */
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &all);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	int error = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, env);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&files);
+	spawn_init(&s, &all, &all, false);
+	spawn_no_input(&s);
+	spawn_pass(&s, fd, fd);
+	int error = spawn_run(&s, pid, "/proc/self/exe", argv, env);
 	free(env);
 	free(format);
 	free(level);

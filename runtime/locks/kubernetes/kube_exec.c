@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/json_bound.h"
 #include "base/mem.h"
+#include "base/spawn.h"
 #include "lease/record.h"
 #include "locks/kubernetes/kube_config.h"
 #include "locks/lock.h"
@@ -13,7 +14,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -265,26 +265,17 @@ static char **make_arguments(const struct kube_exec *x)
 
 static int run_spawn(struct kube_exec_run *r, int out, int complaint)
 {
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
+	struct spawn s;
 	sigset_t none, all;
 	char **args = make_arguments(r->exec), **env = make_environment(r->exec);
 
 	sigemptyset(&none);
 	sigfillset(&all);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, out, 1);
-	posix_spawn_file_actions_adddup2(&files, complaint, 2);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setpgroup(&attr, 0);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-	errno = posix_spawnp(&r->pid, r->exec->command, &files, &attr, args, env);
-	int failed = errno;
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&files);
+	spawn_init(&s, &none, &all, true);
+	spawn_no_input(&s);
+	spawn_pass(&s, out, STDOUT_FILENO);
+	spawn_pass(&s, complaint, STDERR_FILENO);
+	int failed = spawn_run(&s, &r->pid, r->exec->command, args, env);
 	free_environment(env);
 	free(args);
 	errno = failed;

@@ -1,0 +1,36 @@
+/* Starting a program: posix_spawn(3) of which no step is left out, since a process that lacks a descriptor it was to
+ * have would do something else than it was told. Not who waits for it (loop/reaper.h), and not the term that it belongs
+ * to. Used by whatever starts a process: guard, driver, a script's programs, a login of Kubernetes. */
+#ifndef LUNARCH_SPAWN_H
+#define LUNARCH_SPAWN_H
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct spawn {
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	int error; /* of the first step that failed, as for want of memory; 0: none yet */
+};
+
+/* blocked: the signals that it has blocked; defaults: those whose action is the default one; group: it has a process
+ * group of its own. spawn_run ends what this begins. */
+void spawn_init(struct spawn *s, const sigset_t *blocked, const sigset_t *defaults, bool group);
+
+/* It reads nothing: its standard input is /dev/null. */
+void spawn_no_input(struct spawn *s);
+
+/* It has our descriptor `fd` as number `as`. If both are the same, it loses O_CLOEXEC there, in the new process alone
+ * (posix_spawn_file_actions_adddup2(3p)). */
+void spawn_pass(struct spawn *s, int fd, int as);
+
+/* It begins in that directory. */
+void spawn_directory(struct spawn *s, const char *path);
+
+/* Starts it if every step before succeeded, and frees `s`. program: a path, or a name that is looked for in PATH.
+ * Returns 0, or the number of the error of the first step that failed. */
+int spawn_run(struct spawn *s, pid_t *pid, const char *program, char *const *argv, char *const *env);
+
+#endif
