@@ -22,7 +22,7 @@ import stores
 from candidates import Candidate, timing
 from field import Field, compiled
 from kubeapi import Api
-from processes import LUNARCH, ROOT, marked, scratch, wait_for
+from processes import LUNARCH, ROOT, children, marked, scratch, wait_for
 from tap import note, ok
 
 HOME = os.path.join(ROOT, "tests", "failures")
@@ -95,10 +95,13 @@ class Places:
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What to put before a command line that is to run within it; how it is taken away after its end."""
+    """What to put before a command line that is to run within it; how it is taken away after its end. words: for the
+    reader; stranger: what is put before makes it another user's, whose state directory is its own."""
 
     before: list[str]
+    words: str
     end: Callable[[], None] = lambda: None
+    stranger: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Fault:
 
     def __str__(self) -> str:
         if self.limit:
-            return " ".join(self.limit.before)
+            return self.limit.words
         kind = ["own allocation", "allocation by a library"][self.what] if self.how == "alloc" else self.how
         after = " and all later ones" if self.rest else ""
         return f"{self.role}: {kind} {self.n}{after}: {errno.errorcode[self.error]}"
@@ -219,7 +222,8 @@ class Term:
         self.out = Outcome(fault, file=lab.file())
 
     def join(self, name: str, **more: Any) -> Any:
-        state = os.path.join(self.f.dir, "state")
+        limit = self.fault.limit
+        state = os.path.join(self.f.dir, f"state-{name}" if limit and limit.stranger else "state")
         env = {**self.lab.store.env, **more.pop("env", {})}
         if self.lab.name != "exec":
             return self.f.join(name, "--state-dir", state, times=TIMES, lock=self.lock, env=env, **more)
@@ -266,6 +270,8 @@ class Term:
         wait_for(lambda: self.leads(a) or a.process.poll() is not None, SETTLED)
         b = self.join("b")
         wait_for(lambda: b.all("new_leader") or b.all("became_leader") or a.process.poll() is not None, SETTLED)
+        if not wait_for(lambda: not leading(a) or children(a.pid) or a.process.poll() is not None, 20):
+            self.out.wrong.append("it leads without a guard")
         ended_itself = a.process.poll() is not None
         self.out.descriptors = len(descriptors(a.pid)) if not ended_itself else 0
         a.ask_to_stop()
@@ -300,6 +306,8 @@ class Term:
             out.wrong.append("it ended of itself, with status 0")
         if ended_itself and not said:
             out.wrong.append(f"it ended of itself with status {out.status}, and said nothing")
+        if not ended_itself and not a.all("became_leader") and not said:
+            out.wrong.append("it did not lead, and said nothing")
         if out.status == self.lab.told and not ended_itself:
             out.left = {re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", "N", p) for p in files(self.f.dir)}
             self.compare()
@@ -324,6 +332,10 @@ class Term:
         if a.all("guard_lost") or a.all("guard_killed") or a.all("worker_gone"):
             return "lost its processes, went on"
         return "went on" if a.all("became_leader") else "did not lead, ended when told to"
+
+
+def leading(c: Any) -> bool:
+    return len(c.all("became_leader")) > len(c.all("stopped_leading"))
 
 
 def descriptors(pid: int) -> list[str]:
