@@ -188,7 +188,7 @@ ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 # What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock on a disk, the proof of a death.
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
 TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
-KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts)
+KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
 STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.

@@ -38,7 +38,9 @@ def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
 def chosen(lab: Lab) -> list[Fault]:
     own, theirs = all_of(lab)
     note(f"{lab.name}: {len(own)} allocations of our own in a term, {len(theirs)} of libraries")
-    return (own if FULL else drawn(own, SEED, DRAWN)) + drawn(theirs, SEED, len(theirs) if len(theirs) <= FEW else DRAWN)
+    return (own if FULL else drawn(own, SEED, DRAWN)) + drawn(
+        theirs, SEED, len(theirs) if len(theirs) <= FEW else DRAWN
+    )
 
 
 def main() -> None:
