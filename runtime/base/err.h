@@ -7,7 +7,9 @@
 #ifndef LUNARCH_ERR_H
 #define LUNARCH_ERR_H
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 
 enum err_code {
 	ERR_NONE,
@@ -39,5 +41,12 @@ int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2
 
 /* Puts fmt and ": " before the text of *e: the caller says what it was doing. Returns -1. */
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether a system call failed since the kernel has no memory for it at this moment (socket(7), send(2)): what was to
+ * be sent or received is still there, and the call is to be made again. error: an errno. */
+static inline bool err_kernel_lacks(int error)
+{
+	return error == ENOMEM || error == ENOBUFS;
+}
 
 #endif

@@ -22,6 +22,11 @@ static void *checked(void *p)
 	return p;
 }
 
+void *mem_take(size_t size)
+{
+	return checked(malloc(size ? size : 1));
+}
+
 void *mem_zero(size_t size)
 {
 	return checked(calloc(1, size ? size : 1));

@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-void *mem_zero(size_t size);               /* calloc; free() it */
+void *mem_take(size_t size);               /* malloc; free() it */
+void *mem_zero(size_t size);               /* calloc */
 void *mem_resize(void *p, size_t size);    /* realloc */
 char *mem_dup(const char *s);              /* strdup; NULL gives NULL */
 char *mem_dupn(const char *s, size_t len); /* len bytes and a terminator */

@@ -1,3 +1,4 @@
+#include "base/mem.h"
 #include "commands/commands.h"
 #include "driver/driver.h"
 #include "locks/lock_url.h"
@@ -5,7 +6,9 @@
 #include "script/worker.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -95,6 +98,7 @@ static int help_about(const char *name, const char *part)
 
 int main(int argc, char **argv)
 {
+	json_set_alloc_funcs(mem_take, free); /* what it cannot allocate it leaves out: of a record, or of an option */
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
 		return run_role(argc - 2, argv + 2);
 	fill_standard_fds();

@@ -1,5 +1,6 @@
 #include "process/channel.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -32,11 +33,11 @@ struct channel {
 
 /* ---- sending ---- */
 
-/* false: the socket has no room for it. */
+/* false: the socket has no room for it, or the kernel none. */
 static bool channel_send_now(const struct channel *c, const void *bytes, size_t len)
 {
 	while (send(c->writable.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN || errno == ENOBUFS)
+		if (errno == EAGAIN || err_kernel_lacks(errno))
 			return false;
 		if (errno != EINTR)
 			return true; /* nobody reads any more */
@@ -110,7 +111,7 @@ static bool channel_receive_into(struct channel *c, char *bytes)
 	 * had sent before. */
 	if (n < 0 && errno == ECONNRESET)
 		n = channel_next(c, bytes, max);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return false;
 	size_t len = n < 0 ? 0 : (size_t)n;
 	if (len > 0 && len <= max) {

@@ -1,5 +1,6 @@
 #include "process/exec_warm.h"
 
+#include "base/err.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static void warm_read(struct exec_warm *w)
 
 	while ((n = recv(w->said.fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0)
 		warm_take(w, bytes, (size_t)n);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return;
 	w->deaf = true;
 	w->reset = n < 0 && errno == ECONNRESET;

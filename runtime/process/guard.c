@@ -1,6 +1,7 @@
 #include "process/guard.h"
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/proc.h"
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
@@ -71,7 +72,8 @@ struct guard {
 
 static bool guard_tell(const struct guard *g, struct guard_note note)
 {
-	return send(g->control, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno != EAGAIN;
+	return send(g->control, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+	       (errno != EAGAIN && !err_kernel_lacks(errno));
 }
 
 /* ---- start ---- */
@@ -245,7 +247,8 @@ static void guard_started(struct guard *g, pid_t pid)
 		return;
 	}
 	g->worker = pid;
-	guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
+	if (!guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid }))
+		g->over = true; /* the elector would not know whom it watches; another guard follows */
 }
 
 /* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
@@ -437,8 +440,8 @@ static void guard_run_worker(struct guard *g)
 	guard_fork_worker(g);
 	guard_prepare(g);
 	guard_let_go(g);
-	if (g->go >= 0 && write(g->go, "", 1) < 0)
-		return; /* the worker has died: the loop reaps it */
+	if (g->go >= 0 && write(g->go, "", 1) < 0 && errno != EPIPE) /* that: the worker has died, the loop reaps it */
+		g->over = true;                                      /* else it would wait for ever */
 }
 
 /* Without a child there is no descendant, since this is the subreaper. Else: walks and waits until waitpid says that
@@ -663,7 +666,7 @@ static void guard_read_orders(struct guard *g)
 	       (n > (ssize_t)sizeof *o && o->type == GUARD_BEGIN))
 		guard_obey(g, o, (size_t)n);
 	/* Without memory for a moment the order stays where it is, and ppoll(2) tells of it again. */
-	if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS))
+	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return;
 	g->over = true; /* the elector closed it, or is not itself any more */
 }

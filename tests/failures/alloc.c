@@ -5,9 +5,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <link.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <ucontext.h>
 
 enum { OWN, LIBRARY };
 
@@ -53,8 +56,31 @@ static int note_object(struct dl_phdr_info *o, size_t size, void *first)
 	return 0;
 }
 
+static int is_own(uintptr_t caller);
+
+/* Whose mistake it is: of the innermost code that is not the C library's, which does what it is called with. */
+static void on_crash(int signal, siginfo_t *info, void *context)
+{
+	const uintptr_t at = (uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+	void *frames[64];
+	Dl_info object;
+	int count = backtrace(frames, 64), i = 0;
+
+	(void)info;
+	backtrace_symbols_fd(frames, count, STDERR_FILENO);
+	while (i < count && (uintptr_t)frames[i] != at)
+		i++;
+	while (i < count && !is_own((uintptr_t)frames[i]) &&
+	       (!dladdr(frames[i], &object) || strstr(object.dli_fname, "/libc.so")))
+		i++;
+	shared->crash = i < count && !is_own((uintptr_t)frames[i]) ? CRASH_THERE : CRASH_OURS;
+	(void)signal; /* it comes again, and ends the process (SA_RESETHAND) */
+}
+
 __attribute__((constructor)) static void begin(void)
 {
+	const struct sigaction crash = { .sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_RESETHAND };
+	void *frame;
 	int first = 1;
 
 	dl_iterate_phdr(note_object, &first);
@@ -62,6 +88,11 @@ __attribute__((constructor)) static void begin(void)
 	role = nth_role_of("self");
 	if (role != OTHER)
 		shared = nth_map(getenv("NTH_FILE"));
+	if (!shared)
+		return;
+	backtrace(&frame, 1); /* it loads a library the first time */
+	sigaction(SIGSEGV, &crash, NULL);
+	sigaction(SIGFPE, &crash, NULL);
 }
 
 /* Opened later than this object. */

@@ -3,7 +3,7 @@
 goes on or ends, nothing is led twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
 With FULL every call of the elector, the guard, and what these start until it executes something, with one of its
-errors, and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named;
+errors (EVERY=1: with each of them), and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named;
 ONLY=ROLE/CALL/N/ERROR tries that one alone."""
 
 import errno
@@ -18,6 +18,7 @@ from tap import done, note
 FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))
 ONLY = os.environ.get("ONLY")
+EVERY = bool(os.environ.get("EVERY"))
 DRAWN = 200 if FULL else 14
 LOCKS = sys.argv[1:] or (list(STORES) if FULL else ["file", "exec", "redis", "etcd", "postgres", "kubernetes"])
 FILE, SPACE = "EMFILE ENFILE ENOMEM", "ENOSPC EIO EINTR"
@@ -119,8 +120,6 @@ ERRORS = {
     "sched_setaffinity": "EPERM",
     "rt_sigtimedwait": "EINTR EAGAIN",
 }
-# Of those that have sockets to each other alone: by this a socket says that its other end is gone, which is not so.
-CUT_OFF, SOCKETS = "ECONNRESET", ("guard", "worker")
 OURS, OTHERS = ("elector", "guard", "launched"), ("worker", "spawned")
 
 
@@ -138,7 +137,8 @@ NUMBERS = numbers()
 
 # What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its
 # file stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
-# SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun.
+# SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun. The elector has no
+# memory for a message to or from its processes: they were taken for gone, or the message was lost.
 KNOWN = {
     "file": [
         "elector/epoll_ctl/5/ENOSPC",
@@ -146,6 +146,10 @@ KNOWN = {
         "guard/clone/1/EAGAIN",
         "elector/listen/1/EADDRINUSE",
         "elector/getrandom/2/EINTR",
+        "elector/sendto/1/ENOMEM",
+        "elector/recvfrom/5/ENOMEM",
+        "guard/sendto/1/ENOBUFS",
+        "guard/write/1/EIO",
     ],
     "exec": ["guard/recvfrom/1/ENOMEM"],
 }
@@ -171,8 +175,9 @@ def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
         for call, errors in ERRORS.items():
             for n in range(1, counts[NUMBERS[call]] + 1):
                 into = ours if role in OURS else others
-                each = [e for e in errors.split() if e != CUT_OFF or role not in SOCKETS]
-                into.append(fault(role, call, n, each[lot(SEED, f"{role} {call} {n}") % len(each)]))
+                each = errors.split()
+                one = each[lot(SEED, f"{role} {call} {n}") % len(each)]
+                into += [fault(role, call, n, error) for error in (each if EVERY else [one])]
         known = {NUMBERS[c] for c in ERRORS}
         rest = [c for c, n in NUMBERS.items() if n < len(counts) and counts[n] and n not in known]
         note(f"{lab.name}: {role}: not made to fail: {' '.join(rest)}")

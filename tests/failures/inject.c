@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -116,6 +117,24 @@ static int is_eventfd(pid_t pid, unsigned long long fd)
 	return readlink(path, target, sizeof target - 1) > 0 && strstr(target, "eventfd");
 }
 
+/* A socket without a name says that its other end is gone only if it is, and ours have that end in a process that
+ * lives. */
+static int cannot_be_gone(const struct nth *shared, pid_t pid, int fd)
+{
+	int domain = 0;
+	socklen_t size = sizeof domain;
+
+	if (shared->error != ECONNRESET && shared->error != EPIPE)
+		return 0;
+	int process = (int)syscall(SYS_pidfd_open, process_of(pid), 0);
+	int copy = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+	if (copy >= 0)
+		getsockopt(copy, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+	close(copy);
+	close(process);
+	return domain == AF_UNIX;
+}
+
 /* What does not wait is not interrupted (waitpid(2)). */
 static int does_not_wait(const struct user_regs_struct *r)
 {
@@ -139,7 +158,7 @@ static int on_call(struct nth *shared, pid_t pid)
 	if (r.orig_rax == SYS_rseq)
 		t->begun = 1;
 	if (!t->begun || (r.orig_rax == SYS_write && is_eventfd(pid, r.rdi)) || does_not_wait(&r) ||
-	    !nth_is_now(shared, t->role, r.orig_rax))
+	    !nth_is_now(shared, t->role, r.orig_rax) || cannot_be_gone(shared, pid, (int)r.rdi))
 		return 0;
 	nth_fired(shared, r.rdi, (uint64_t)pid);
 	t->fails = r.orig_rax == SYS_close;

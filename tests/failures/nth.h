@@ -15,13 +15,15 @@ enum nth_role { OTHER, ELECTOR, GUARD, WORKER, LAUNCHED, DRIVER, SPAWNED, ROLES 
 
 #define WHATS 512 /* system calls by number; or OWN and LIBRARY */
 #define SITES 16384
+enum nth_crash { CRASH_NONE, CRASH_THERE, CRASH_OURS };
 
 struct nth {
 	uint64_t role, what, n, error; /* what is to fail: in that role the n-th (0: none), with that errno */
 	uint64_t own_begin, own_end;   /* alloc: where in the program the code is that is not a library's */
 	uint64_t fired, at, pid;       /* how often it has failed; at: who called (alloc), or the first argument */
 	uint64_t rest;                 /* 1: those after the n-th fail, too */
-	uint64_t unused[54];
+	uint64_t crash;                /* alloc: a library crashed (CRASH_THERE), or our code (CRASH_OURS) */
+	uint64_t unused[53];
 	uint64_t counts[ROLES][WHATS];
 	uint64_t sites[ROLES][2][SITES]; /* alloc: who made each of them */
 };

@@ -1,5 +1,6 @@
 #include "locks/driver/driver_link.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "locks/driver/driver_process.h"
@@ -209,7 +210,7 @@ static void link_on_ended(void *arg, int status)
 static int link_try_to_send(const struct driver_link *k, const void *bytes, size_t len)
 {
 	while (send(k->link.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN || errno == ENOBUFS)
+		if (errno == EAGAIN || err_kernel_lacks(errno))
 			return 0;
 		if (errno == EMSGSIZE)
 			return -1;
@@ -463,7 +464,7 @@ static void link_receive(struct driver_link *k, int at_most)
 		ssize_t n = recv(k->link.fd, k->bytes, DRIVER_MAX, MSG_DONTWAIT | MSG_TRUNC);
 		if (n < 0 && errno == ECONNRESET) /* it died with messages of ours unread; what it sent follows */
 			n = recv(k->link.fd, k->bytes, DRIVER_MAX, MSG_DONTWAIT | MSG_TRUNC);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 			return;
 		if (n > DRIVER_MAX)
 			link_nonsense(k, "a message that is too large");

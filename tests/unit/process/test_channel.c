@@ -5,9 +5,14 @@
 
 #include <errno.h>
 #include <ev.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -332,6 +337,57 @@ static void test_gone_while_waiting(void)
 	ok(1, "a channel with waiting messages can be freed");
 }
 
+/* ---- a kernel without memory ---- */
+
+/* From now on this process' calls of that kind fail so (seccomp(2)). */
+static void deny(unsigned call, unsigned error)
+{
+	struct sock_filter each[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog all = { .len = 4, .filter = each };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) < 0)
+		_exit(2);
+}
+
+/* Whether it is true in a process of its own, in which nothing can be sent, or received. */
+static bool is_true_without(unsigned call, unsigned error, bool (*test)(void))
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		begin(&kind);
+		other_sends(0, 8);
+		deny(call, error);
+		_exit(!test());
+	}
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static bool sends_later(void)
+{
+	return send_numbered(0, 8) == 0 && channel_waits(s.heard.channel);
+}
+
+static bool hears_later(void)
+{
+	turn(3);
+	return s.heard.count == 0 && s.heard.ends == 0;
+}
+
+static void test_no_memory(void)
+{
+	ok(is_true_without(SYS_sendto, ENOMEM, sends_later) && is_true_without(SYS_sendto, ENOBUFS, sends_later),
+	   "a message for which the kernel has no memory waits, and is not lost");
+	ok(is_true_without(SYS_recvfrom, ENOMEM, hears_later) && is_true_without(SYS_recvfrom, ENOBUFS, hears_later),
+	   "the other end is not gone because the kernel has no memory");
+}
+
 /* ---- inside the callbacks ---- */
 
 static void free_it(struct heard *h)
@@ -420,6 +476,7 @@ int main(void)
 	test_limit();
 	test_too_large();
 	test_gone_while_waiting();
+	test_no_memory();
 	test_inside();
 	return tap_done();
 }
