@@ -269,7 +269,7 @@ test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(ETCD_QUEUE)
 
-# Each allocation and each system call fails once, on every lock, where `make test` draws some: an hour and more.
+# Each allocation and each system call fails once, on every lock, where `make test` draws some: half an hour with AT_ONCE=16.
 test-failures: export FULL=1 LIMIT=14400
 test-failures: test-deps consul-server s3-servers
 	@$(MAKE) --no-print-directory all
