@@ -247,8 +247,7 @@ static void guard_started(struct guard *g, pid_t pid)
 		return;
 	}
 	g->worker = pid;
-	if (!guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid }))
-		g->over = true; /* the elector would not know whom it watches; another guard follows */
+	guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
 }
 
 /* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
