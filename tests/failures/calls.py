@@ -3,8 +3,8 @@
 goes on or ends, nothing is led twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
 With FULL every call of the elector, the guard, and what these start until it executes something, with one of its
-errors (EVERY=1: with each of them), and 200 of the worker's, on each lock; else some of some locks, drawn by SEED. Locks can be named;
-ONLY=ROLE/CALL/N/ERROR tries that one alone."""
+errors (EVERY=1: with each of them), and 200 of the worker's, on each lock; else some of some locks, drawn by SEED.
+Locks can be named; ONLY=ROLE/CALL/N/ERROR tries that one alone."""
 
 import errno
 import os
@@ -137,8 +137,9 @@ NUMBERS = numbers()
 
 # What once went wrong. The worker cannot be started: its set was freed twice. The control socket cannot listen: its
 # file stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
-# SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun. The elector has no
-# memory for a message to or from its processes: they were taken for gone, or the message was lost.
+# SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun.
+# The elector has no memory for a message to or from its processes: it was lost, or they were taken for gone. The guard
+# cannot tell its worker to begin: that waited for ever.
 KNOWN = {
     "file": [
         "elector/epoll_ctl/5/ENOSPC",
