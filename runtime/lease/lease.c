@@ -185,7 +185,7 @@ static nsec standby_wait(const struct lease *l)
 			return 0;
 		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
 	case SIGHT_FOREIGN:
-		return NSEC_NEVER;
+		break;
 	}
 	return NSEC_NEVER;
 }
@@ -242,7 +242,7 @@ static nsec out_left(const struct lease *l, struct instant now)
 
 static bool campaigns(const struct lease *l)
 {
-	return l->phase == PHASE_FOLLOWING && !l->finish && !l->paused && !l->unreaped;
+	return l->phase == PHASE_FOLLOWING && !l->paused && !l->unreaped;
 }
 
 static bool held_by_other(const struct lease *l)
@@ -435,7 +435,7 @@ static void lease_on_stopped(struct lease *l, bool reaped, struct instant now, s
 		stand_by(l, now, a);
 		return;
 	}
-	if (l->phase != PHASE_LOST && l->next_term && !l->finish) {
+	if (l->phase != PHASE_LOST && l->next_term) {
 		l->phase = PHASE_NEXT;
 		l->next_try = now;
 		return;
@@ -474,7 +474,7 @@ static void won(struct lease *l, struct instant now, struct lease_actions *a)
 	 * rarer. */
 	if (l->seen.low_token)
 		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
-	if (l->finish || l->paused || l->observer || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
+	if (l->finish || l->paused || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
 		if (!l->unreaped)
 			enter_release(l, now);
 		return;
@@ -528,7 +528,7 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 	case LEASE_ACQUIRE:
 	case LEASE_NEXT_TERM:
 		l->good = w;
-		if (l->phase == PHASE_FOLLOWING || l->phase == PHASE_IDLE || l->phase == PHASE_NEXT)
+		if (l->phase == PHASE_FOLLOWING || l->phase == PHASE_NEXT)
 			won(l, now, a);
 		return;
 	}
@@ -692,7 +692,7 @@ static void lease_report(struct lease *l, struct instant now, struct lease_actio
 	bool other = !self && held_by_other(l) && wait_left(l, now) > 0;
 
 	if (!self && !other) {
-		if (l->reported && l->looked)
+		if (l->reported)
 			a->set |= LEASE_DO_NO_LEADER;
 		l->reported = false;
 		return;
@@ -1037,7 +1037,7 @@ static nsec wait_to_try(const struct lease *l, struct instant now)
 
 static nsec wait_standby(const struct lease *l, struct instant now)
 {
-	nsec expiry = l->reported && held_by_other(l) ? wait_left(l, now) : NSEC_NEVER;
+	nsec expiry = l->reported ? wait_left(l, now) : NSEC_NEVER;
 
 	if (l->busy)
 		return expiry;
