@@ -576,8 +576,8 @@ static void report_no_leader(struct elector *e)
 
 	e->leader = NULL;
 	elector_say(e, e->quiet ? LOG_DEBUG : LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
-	            previous ? previous : "the last leader");
-	e->cb->no_leader(e->arg, previous ? previous : "");
+	            previous);
+	e->cb->no_leader(e->arg, previous);
 	free(previous);
 }
 
@@ -660,6 +660,15 @@ static const char *elector_lacks(const struct elector *e)
 
 	lease_stands(e->lease, clock_now(), &s);
 	return readiness_lacks(&e->readiness, &s, &e->contact);
+}
+
+/* A user may say that all has stopped from inside `stop`, so the term is closed when that event has been carried out.
+ */
+static void elector_close_term(struct elector *e)
+{
+	enum lease_phase phase = lease_phase(e->lease);
+
+	e->term_open = e->term_open && (phase == PHASE_LEADING || phase == PHASE_ENDING || phase == PHASE_LOST);
 }
 
 /* After each step: what the lease machine has become, and whether this candidate could lead. */
@@ -803,10 +812,9 @@ static void elector_step(struct elector *e, struct lease_event ev)
 		memmove(e->events, e->events + 1, sizeof *e->events * (size_t)--e->event_count);
 		struct lease_actions a = lease_step(e->lease, &next, clock_now());
 		elector_carry_out(e, &a);
+		elector_close_term(e);
 	}
 	e->events = NULL;
-	if (e->closing)
-		return;
 	if (e->unannounced && lease_phase(e->lease) != PHASE_ENDING) {
 		e->unannounced = false;
 		announce(e, false); /* others wait for the release, so that was sent before */
@@ -903,7 +911,6 @@ void elector_stopped(struct elector *e, bool reaped)
 		elector_say(e, LOG_ERROR, "not_reaped",
 		            "something the term started could not be killed: the lease is left to expire");
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
-	e->term_open = e->term_open && lease_is_leading(e->lease, clock_now());
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)
