@@ -387,7 +387,7 @@ static void elector_publish(struct elector *e)
 {
 	struct instant end = lease_end(e->lease), kill = lease_kill(e->lease);
 
-	if (!e->term_open || (memcmp(&end, &e->end, sizeof end) == 0 && memcmp(&kill, &e->kill, sizeof kill) == 0))
+	if (memcmp(&end, &e->end, sizeof end) == 0 && memcmp(&kill, &e->kill, sizeof kill) == 0)
 		return;
 	e->end = end;
 	e->kill = kill;

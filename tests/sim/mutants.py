@@ -42,7 +42,10 @@ SIMULATOR = [
 ]
 UNIT_TESTS = [
     ["runtime/base/clock.c", "tests/unit/base/test_clock.c"],
-    ["runtime/lease/lease.c", "runtime/base/clock.c", "runtime/base/err.c", "tests/unit/lease/test_lease.c"],
+    *(
+        ["runtime/lease/lease.c", "runtime/base/clock.c", "runtime/base/err.c", f"tests/unit/lease/{test}.c"]
+        for test in ("test_lease", "test_lease_turns")
+    ),
     [
         "runtime/runner/term_hooks.c",
         "runtime/lease/lease.c",
@@ -157,11 +160,17 @@ UNIT_TESTS = [
         "tests/unit/process/test_channel.c",
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
-    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
-    + ["tests/unit/election/test_elector.c"],
+    *(
+        sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
+        + [f"tests/unit/election/{test}.c"]
+        for test in ("test_elector", "test_elector_deaths", "test_death_watch")
+    ),
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
     + ["runtime/simulation/sim_store.c", "tests/unit/election/test_past_terms.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
+    + ["runtime/simulation/sim_store.c", "tests/unit/election/test_elector_time.c"],
     sources_in("base", "lease") + ["tests/unit/lease/test_past.c"],
+    sources_in("base", "lease") + ["tests/unit/lease/test_record.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
     *(

@@ -430,6 +430,17 @@ static void age(const char *path)
 	utimensat(AT_FDCWD, path, old, 0);
 }
 
+/* Until all of its tree are dead. */
+static void await_free(const struct holder *h)
+{
+	struct instant start = clock_now();
+	int fd = open(h->record.tree, O_RDONLY | O_CLOEXEC);
+
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000);
+	close(fd);
+}
+
 static void test_old_files(void)
 {
 	struct proof_self another;
@@ -457,6 +468,7 @@ static void test_old_files(void)
 	age(h.record.tree);
 	kill_holder(&h);
 	kill(h.tree, SIGKILL);
+	await_free(&h);
 	proof_self_init(&another, dir);
 	proof_self_tidy(&another);
 	proof_self_fini(&another);
@@ -468,11 +480,7 @@ static void test_old_files(void)
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
 	kill_holder(&h);
 	kill(h.tree, SIGKILL);
-	int fd = open(h.record.tree, O_RDONLY | O_CLOEXEC);
-	struct instant start = clock_now();
-	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
-		usleep(1000); /* until all of its tree are dead */
-	close(fd);
+	await_free(&h);
 	stat(h.record.tree, &before);
 	proof_self_init(&another, dir);
 	proof_self_tidy(&another);

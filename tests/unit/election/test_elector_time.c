@@ -21,6 +21,7 @@ struct twist {
 	enum err_code code;
 	bool lost;     /* of writes: they are done, and then answered by `write` */
 	int64_t token; /* of what is acquired, and of what is read; 0: the record's */
+	const struct record *shown; /* what reads find instead; NULL: what is there */
 };
 
 struct node {
@@ -35,11 +36,11 @@ struct node {
 	struct elector *elector;
 	char identity[8];
 	bool stays;    /* the script has not stopped when `stop` returns */
-	bool stopping; /* and is to be said to have stopped */
 	bool durable;  /* of the last write */
-	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, not_handed, nexts, deadlines;
+	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, not_handed, nexts, asks;
 	enum lease_reason reason;
-	int64_t token, token_wanted;
+	int64_t token;
+	nsec max_term;      /* to be set before it starts; 0: none */
 	struct instant end; /* as it was published last */
 	char order[60];     /* D: a deadline was published, w: a write was sent, a, z: it was announced to lead, or not */
 };
@@ -100,6 +101,8 @@ static void answer(struct node *n, const struct lock_result *r, enum lock_outcom
 	}
 	if (twist == LOCK_OK && n->twist.token)
 		other.token = n->twist.token;
+	if (other.record && n->twist.shown)
+		other.record = n->twist.shown;
 	n->done(n->arg, &other);
 }
 
@@ -174,7 +177,6 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 
 	(void)kill;
 	note(n, 'D');
-	n->deadlines++;
 	n->end = end;
 }
 
@@ -185,7 +187,6 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	(void)held, (void)stop_by;
 	n->stops++;
 	n->reason = reason;
-	n->stopping = true;
 	if (!n->stays)
 		elector_stopped(n->elector, true);
 }
@@ -250,6 +251,14 @@ static void on_not_handed_over(void *arg, const char *request, const char *why)
 	n->not_handed++;
 }
 
+static void on_ask(void *arg)
+{
+	struct node *n = arg;
+
+	n->asks++;
+	elector_answer(n->elector, true, NULL, NULL);
+}
+
 static void on_finished(void *arg, bool left)
 {
 	struct node *n = arg;
@@ -268,6 +277,18 @@ static const struct elector_callbacks callbacks = {
 	.renewed = on_renewed,
 	.hopeless = on_hopeless,
 	.next = on_next,
+	.not_handed_over = on_not_handed_over,
+	.finished = on_finished,
+};
+
+/* Of a user that is asked before it leads. */
+static const struct elector_callbacks asked_callbacks = {
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
 	.not_handed_over = on_not_handed_over,
 	.finished = on_finished,
 };
@@ -358,7 +379,9 @@ static struct node *node_start(int i, const struct elector_callbacks *cb, bool c
 		                         .opened = lock,
 		                         .seed = (uint32_t)i + 1,
 		                         .name = "e",
-		                         .identity = n->identity };
+		                         .identity = n->identity,
+		                         .asks = cb->ask != NULL,
+		                         .next = { .max_term = n->max_term } };
 	lease_times_default(&config.times);
 	n->elector = elector_new(&config, cb, n, &err);
 	if (!n->elector)
@@ -628,6 +651,54 @@ static void not_resigned(void)
 	end();
 }
 
+/* Somebody is wanted who is not there. */
+static void nobody_next(void)
+{
+	struct err err;
+	char request[33];
+
+	begin();
+	struct node *n = start(0);
+	until(&n->leads, 1, 60);
+	pass(5);
+	elector_handover(n->elector, "ghost", 20 * NSEC_PER_SEC, request, &err);
+	pass(5);
+	elector_end(n->elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
+	pass(5);
+	ok(n->not_handed == 1 && times_said("released_for") == 0,
+	   "a lock is released for nobody if the one that was wanted never came");
+	ok(sim_store_record(w.store, LOCK)->state == RECORD_RELEASED, "but it is released");
+	end();
+}
+
+/* The longest time of a term is over while it ends for another reason. */
+static void rotation(void)
+{
+	begin();
+	w.node[0].max_term = 60 * NSEC_PER_SEC;
+	struct node *a = start(0);
+	until(&a->leads, 1, 60);
+	struct node *b = node_start(1, &asked_callbacks, false);
+	pass(50);
+	ok(b->asks > 0 && b->leads == 0, "a standby asks beforehand whether it may lead");
+	a->stays = true;
+	elector_end(a->elector, LEASE_ERROR, 600 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+	pass(30);
+	ok(a->stops == 1 && a->reason == LEASE_ERROR && a->not_handed == 0,
+	   "a term that ends already is not ended once more for its length");
+	elector_stopped(a->elector, true);
+	ok(until(&b->leads, 1, 30), "the other one leads then");
+	end();
+	begin();
+	w.node[0].max_term = 60 * NSEC_PER_SEC;
+	a = start(0);
+	until(&a->leads, 1, 60);
+	b = start(1);
+	ok(until(&b->leads, 1, 90) && a->reason == LEASE_RESIGNED && w.now > 60,
+	   "a term that has had its length is handed over");
+	end();
+}
+
 /* ---- checkpoints ---- */
 
 static void checkpoints(void)
@@ -664,8 +735,35 @@ static void checkpoints(void)
 	elector_stopped(n->elector, true);
 	until(&n->leads, 2, 60);
 	is_str(elector_checkpoint(n->elector), "{\"n\":2}", "and no later term of another right has it");
-	sim_store_delete(w.store, LOCK);
 	end();
+}
+
+/* Acknowledged by a read; then the store shows the record from before it. */
+static void fallen_back(void)
+{
+	struct err err;
+	struct record old;
+
+	begin();
+	struct node *n = start(0);
+	until(&n->leads, 1, 60);
+	elector_save(n->elector, 1, "1", &err);
+	until(&n->saved, 1, 60);
+	record_init(&old);
+	record_copy(&old, sim_store_record(w.store, LOCK));
+	pass(0.5);
+	n->twist = (struct twist){ .write = LOCK_UNKNOWN, .lost = true, .code = ERR_TIMEOUT };
+	elector_save(n->elector, 2, "2", &err);
+	ok(until(&n->saved, 2, 60), "a save is acknowledged by a read");
+	n->twist.shown = &old;
+	int writes = n->writes;
+	until(&n->writes, writes + 2, 60);
+	pass(0.5);
+	ok(n->stops == 0 && times_said("checkpoint_restored") > 0,
+	   "a store that shows an older record of ours has fallen back");
+	is_str(sim_store_record(w.store, LOCK)->checkpoint, "2", "and gets again what it had acknowledged by then");
+	end();
+	record_fini(&old);
 }
 
 int main(void)
@@ -682,6 +780,9 @@ int main(void)
 	phases();
 	handover();
 	not_resigned();
+	nobody_next();
+	rotation();
 	checkpoints();
+	fallen_back();
 	return tap_done();
 }

@@ -68,6 +68,8 @@ static void restoring(void)
 {
 	see(5, "5");
 	ok(fall_back(5, "5", "ours") == SAVES_KEPT, "the store shows our newest record: nothing is restored");
+	ok(fall_back(5, "edited", "ours") == SAVES_KEPT && strcmp(r.checkpoint, "edited") == 0,
+	   "what a person puts into it stands");
 	ok(fall_back(3, "3", "ours") == SAVES_RESTORED && strcmp(r.checkpoint, "5") == 0,
 	   "it shows an older one: the newest checkpoint is put back");
 	ok(fall_back(3, "3", "ours") == SAVES_AGAIN && strcmp(r.checkpoint, "5") == 0,

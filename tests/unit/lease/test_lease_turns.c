@@ -113,6 +113,15 @@ static void before_rules(void)
 	ok(standing(8).dead && standing(8).wait_left == 0, "a proved death is known");
 
 	begin(false);
+	read_done(1, held(10, 3 * SEC));
+	step(1.5, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 10 });
+	ok(acquires(), "and ends the wait");
+	write_done(1.6, OUTCOME_CONFLICT, 1.5);
+	read_done(1.7, held(20, 3 * SEC));
+	ok(!(a.set & LEASE_DO_WRITE) && !standing(1.7).dead && standing(1.7).wait_left == 3 * SEC,
+	   "but who acquired the lock meanwhile is another holder, whose lease is waited out");
+
+	begin(false);
 	read_done(1, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3, .other_first = true });
 	step(1.1, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 3 });
 	ok(!standing(1.1).dead && !(a.set & LEASE_DO_WRITE), "who released has no death that could be proved");
@@ -358,6 +367,9 @@ static void save_rules(void)
 	ok((a.set & LEASE_DO_SAVED) && a.saved == 2, "and answered, also if an older one is wanted again meanwhile");
 	write_done(0.4, OUTCOME_OK, 0.3);
 	ok(!(a.set & (LEASE_DO_SAVED | LEASE_DO_UNSAVED)), "which is not answered a second time");
+	end(0.5, LEASE_RESIGNED, 0);
+	stopped(0.6, true);
+	ok(!(a.set & LEASE_DO_UNSAVED), "nor is anything unsaved when the term ends");
 }
 
 int main(void)
