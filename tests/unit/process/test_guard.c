@@ -1,145 +1,8 @@
 /* A guard alone, in a forked child of this test, which is its supervisor by hand: what it is started with is wrong or
  * missing, orders that come at a wrong time, notes that find no room, what it cannot start. What guard and supervisor
  * do together is in test_supervisor.c and test_held.c. */
-#include "election/death_proof.h"
-#include "process/deadline_page.h"
-#include "process/guard.h"
-#include "process/guard_wire.h"
+#include "guard_scene.h"
 #include "tap.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#ifndef PATIENCE_S
-#define PATIENCE_S 60.
-#endif
-
-/* LeakSanitizer wants descriptors and a process, of which some guards here have none left. A guard has no heap. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-
-static struct page *page;
-static int page_fd[PAGE_FILES];
-
-struct scene {
-	const char *kind;     /* worker, command, held */
-	char **command;       /* not for a worker */
-	guard_worker *worker; /* of a worker */
-	void (*before)(void); /* in the guard's process, before it begins */
-	uint32_t slots;       /* of its page, if not PAGE_SLOTS */
-	bool says;            /* what it writes to standard error is in `said` */
-	int control, elector; /* our ends */
-	int theirs;           /* a copy of the guard's end of control */
-	int error;            /* the end of standard error that is ours */
-	pid_t pid;
-	char said[2000];
-};
-
-/* Descriptors one after another from 3 on: so that a limit leaves none between. */
-static int compact(const int *from, int n)
-{
-	int high[8];
-
-	for (int i = 0; i < n; i++)
-		high[i] = fcntl(from[i], F_DUPFD, 100);
-	for (int i = 0; i < n; i++)
-		dup2(high[i], 3 + i);
-	close_range((unsigned)(3 + n), ~0U, 0);
-	return 3 + n;
-}
-
-__attribute__((noreturn)) static void be_guard(struct scene *s, int control, int elector, int error)
-{
-	char text[5][12], *argv[20] = { text[0], "-1", text[1], text[2], "-1", text[3], (char *)s->kind };
-	int n = 7, fds[4] = { control, page_fd[PAGE_DEADLINES], page_fd[PAGE_MARKS], elector };
-	sigset_t all;
-
-	if (s->says)
-		dup2(error, STDERR_FILENO);
-	compact(fds, 4);
-	for (int i = 0; i < 4; i++)
-		snprintf(text[i], sizeof text[i], "%d", 3 + i);
-	for (char **c = s->command; c && *c; c++)
-		argv[n++] = *c;
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, NULL);
-	if (s->before)
-		s->before();
-	exit(guard_main(n, argv, s->worker));
-}
-
-static void scene_start(struct scene *s)
-{
-	int control[2], elector[2], error[2];
-	struct err err;
-
-	page = page_new(s->slots ? s->slots : PAGE_SLOTS, page_fd, &err);
-	if (!page || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0 ||
-	    pipe2(elector, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
-		printf("Bail out! %s\n", strerror(errno)), exit(1);
-	fflush(stdout);
-	s->pid = fork();
-	if (s->pid == 0)
-		be_guard(s, control[1], elector[0], error[1]);
-	s->control = control[0];
-	s->theirs = control[1];
-	s->elector = elector[1];
-	s->error = error[0];
-	close(elector[0]);
-	close(error[1]);
-}
-
-/* The next note, or one of type 0: the guard has closed, or sends none. */
-static struct guard_note scene_note(struct scene *s)
-{
-	struct guard_note n = { 0 };
-	struct pollfd p = { .fd = s->control, .events = POLLIN };
-
-	if (s->theirs >= 0)
-		close(s->theirs);
-	s->theirs = -1;
-	if (poll(&p, 1, (int)(PATIENCE_S * 1000)) != 1 || recv(s->control, &n, sizeof n, 0) != (ssize_t)sizeof n)
-		n.type = 0;
-	return n;
-}
-
-static void scene_order(struct scene *s, struct guard_order o)
-{
-	if (send(s->control, &o, sizeof o, MSG_NOSIGNAL) < 0)
-		printf("# order %u: %s\n", o.type, strerror(errno));
-}
-
-/* Its exit status; -1: a signal ended it. */
-static int scene_end(struct scene *s)
-{
-	int status;
-
-	waitpid(s->pid, &status, 0);
-	ssize_t n = s->says ? read(s->error, s->said, sizeof s->said - 1) : 0;
-	s->said[n > 0 ? n : 0] = '\0';
-	s->said[strcspn(s->said, "\n")] = '\0';
-	close(s->control);
-	if (s->theirs >= 0)
-		close(s->theirs);
-	close(s->elector);
-	close(s->error);
-	page_unmap(page);
-	for (int i = 0; i < PAGE_FILES; i++)
-		close(page_fd[i]);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static char *sleeper[] = { "sleep", "1000", NULL };
 
 /* ---- what it is started with ---- */
 
@@ -262,6 +125,12 @@ static void test_not_started(void)
 
 /* ---- a worker ---- */
 
+static int dies_at_once(int argc, char **argv, int go)
+{
+	(void)argc, (void)argv, (void)go;
+	_exit(3);
+}
+
 static int stops_itself(int argc, char **argv, int go)
 {
 	(void)argc, (void)argv;
@@ -295,7 +164,7 @@ static void test_worker(void)
 	ok(n.type == GUARD_ENDED && WEXITSTATUS(n.value) == 7,
 	   "that it was stopped and went on is told of no worker: the next note is its end");
 	is_int(scene_end(&s), 0, "the guard ends with it");
-	struct scene early = { .kind = "worker", .worker = no_worker };
+	struct scene early = { .kind = "worker", .worker = dies_at_once };
 	scene_start(&early);
 	scene_note(&early);
 	n = scene_note(&early);
@@ -396,19 +265,6 @@ static void test_held(void)
 
 /* ---- notes that find no room ---- */
 
-#define JUNK 4711
-
-/* Fills what waits for us, as if the elector did not read. */
-static int fill(const struct scene *s)
-{
-	struct guard_note junk = { .value = JUNK };
-	int n = 0;
-
-	while (send(s->theirs, &junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-		n++;
-	return n;
-}
-
 /* Without the junk, and what came before it. */
 static struct guard_note scene_note_behind(struct scene *s)
 {
@@ -420,43 +276,30 @@ static struct guard_note scene_note_behind(struct scene *s)
 	return n;
 }
 
-static char *marked[] = { "sh", "-c",
-	                  TERM_MARK_ENV "=2.9 sleep 1000 & " TERM_MARK_ENV "=2.9 sleep 1000 & exec sleep 1000", NULL };
-
 static void unmarked_tree(void)
 {
 	unsetenv(PROOF_ENV);
 }
 
-/* How many processes have this in their environment. */
-static int count_marked(const char *mark)
-{
-	char command[200];
-	int n = -1;
-
-	snprintf(command, sizeof command, "grep -lzsx '%s' /proc/[0-9]*/environ | wc -l", mark);
-	FILE *f = popen(command, "re");
-	if (f && fscanf(f, "%d", &n) != 1)
-		n = -1;
-	if (f)
-		pclose(f);
-	return n;
-}
-
 static void test_no_room(void)
 {
+	char mark[40], text[200], *marked[] = { "sh", "-c", text, NULL };
 	struct scene s = { .kind = "command", .command = marked, .before = unmarked_tree };
+	uint64_t term = (uint64_t)getpid(); /* nobody else's */
 	struct guard_note n;
 	int swept = 0;
 
+	snprintf(mark, sizeof mark, "%s=2.%d", TERM_MARK_ENV, (int)term);
+	snprintf(text, sizeof text, "%s sleep 1000 & %s sleep 1000 & exec sleep 1000", mark, mark);
+
 	scene_start(&s);
-	for (int i = 0; i < 6000 && count_marked(TERM_MARK_ENV "=2.9") < 2; i++)
+	for (int i = 0; i < 6000 && count_marked(mark) < 2; i++)
 		usleep(10000);
 	ok(fill(&s) > 0, "an elector reads nothing");
-	scene_order(&s, (struct guard_order){ .type = GUARD_SWEEP, .slot = 2, .term = 9 });
-	for (int i = 0; i < 6000 && count_marked(TERM_MARK_ENV "=2.9") > 0; i++)
+	scene_order(&s, (struct guard_order){ .type = GUARD_SWEEP, .slot = 2, .term = term });
+	for (int i = 0; i < 6000 && count_marked(mark) > 0; i++)
 		usleep(10000);
-	is_int(count_marked(TERM_MARK_ENV "=2.9"), 0, "what the term left is killed nevertheless");
+	is_int(count_marked(mark), 0, "what the term left is killed nevertheless");
 	do {
 		n = scene_note_behind(&s);
 		swept += n.type == GUARD_SWEPT || n.type == GUARD_UNCLEAR;
