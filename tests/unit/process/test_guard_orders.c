@@ -208,6 +208,11 @@ static void in_background(void)
 		exit(99);
 }
 
+static void without_terminal(void)
+{
+	setsid();
+}
+
 static int open_terminal(void)
 {
 	int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -223,6 +228,8 @@ static void test_terminal(void)
 	char *reads[] = { "sh", "-c", "read x </dev/tty; exit 3", NULL };
 	struct scene s = { .kind = "foreground", .command = asks, .before = in_foreground };
 	struct scene b = { .kind = "foreground", .command = reads, .before = in_background };
+	char *ends[] = { "sh", "-c", "exit 4", NULL };
+	struct scene c = { .kind = "foreground", .command = ends, .before = without_terminal };
 	int fd = open_terminal();
 
 	scene_start(&s);
@@ -247,6 +254,50 @@ static void test_terminal(void)
 	scene_order(&b, (struct guard_order){ .type = GUARD_KILL });
 	ends_by(&b, SIGKILL, "it is killed");
 	close(fd);
+	scene_start(&c);
+	scene_note(&c);
+	n = scene_note(&c);
+	ok(n.type == GUARD_ENDED && WEXITSTATUS(n.value) == 4, "where there is no terminal the command runs without");
+	is_int(scene_end(&c), 0, "and its guard ends");
+}
+
+/* ---- its name ---- */
+
+static int waits(int argc, char **argv, int go)
+{
+	(void)argc, (void)argv;
+	guard_await_go(go);
+	for (;;)
+		pause();
+}
+
+static void named(char **arguments, const char *want)
+{
+	struct scene s = { .kind = "worker", .worker = waits, .command = arguments };
+	char path[40], title[200] = "";
+
+	scene_start(&s);
+	scene_note(&s);
+	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)s.pid);
+	for (int i = 0; i < 60000 && strcmp(title, want) != 0; i++, usleep(1000)) {
+		FILE *f = fopen(path, "re");
+		if (!f || !fgets(title, sizeof title, f))
+			title[0] = '\0';
+		if (f)
+			fclose(f);
+	}
+	is_str(title, want, "ps(1) shows what a guard guards");
+	scene_order(&s, (struct guard_order){ .type = GUARD_KILL });
+	ends_by(&s, SIGKILL, "its worker is killed");
+}
+
+static void test_names(void)
+{
+	char *file[] = { "text", "info", "me", "file", "/etc/nightly.lua", NULL };
+	char *eval[] = { "text", "info", "me", "eval", "return {}", NULL };
+
+	named(file, "lunarch: guard nightly");
+	named(eval, "lunarch: guard -e");
 }
 
 /* ---- privileges ---- */
@@ -369,6 +420,7 @@ int main(void)
 	test_unreadable();
 	test_sweep_at_the_end();
 	test_terminal();
+	test_names();
 	test_privileges();
 	test_reading();
 	test_untold_end();
