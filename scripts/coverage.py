@@ -81,7 +81,9 @@ def table(files: dict[str, Counts]) -> tuple[dict[str, float], Explained, list[s
         if not numbers:
             wrong.append(f"{path} has no line `{text}` any more, which scripts/coverage.txt explains")
         elif missed < most:
-            wrong.append(f"{path}: `{text}` has {missed} branches that nothing took, scripts/coverage.txt explains {most}")
+            wrong.append(
+                f"{path}: `{text}` has {missed} branches that nothing took, scripts/coverage.txt explains {most}"
+            )
     return bounds, explained, wrong
 
 

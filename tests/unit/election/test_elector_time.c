@@ -19,8 +19,8 @@
 struct twist {
 	enum lock_outcome read, write; /* LOCK_OK: the store's own answer */
 	enum err_code code;
-	bool lost;     /* of writes: they are done, and then answered by `write` */
-	int64_t token; /* of what is acquired, and of what is read; 0: the record's */
+	bool lost;                  /* of writes: they are done, and then answered by `write` */
+	int64_t token;              /* of what is acquired, and of what is read; 0: the record's */
 	const struct record *shown; /* what reads find instead; NULL: what is there */
 };
 
@@ -35,14 +35,14 @@ struct node {
 	void *arg;
 	struct elector *elector;
 	char identity[8];
-	bool stays;    /* the script has not stopped when `stop` returns */
-	bool durable;  /* of the last write */
+	bool stays;   /* the script has not stopped when `stop` returns */
+	bool durable; /* of the last write */
 	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, not_handed, nexts, asks;
 	enum lease_reason reason;
 	int64_t token;
 	nsec max_term;      /* to be set before it starts; 0: none */
 	struct instant end; /* as it was published last */
-	char order[60];     /* D: a deadline was published, w: a write was sent, a, z: it was announced to lead, or not */
+	char order[60]; /* D: a deadline was published, w: a write was sent, a, z: it was announced to lead, or not */
 };
 
 static struct world {

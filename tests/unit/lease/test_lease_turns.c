@@ -1,5 +1,5 @@
-/* The rules of a lease for what comes out of turn: before the campaign, after the end, twice, too late, or while something
- * else is under way. test_lease.c has the rules of time. */
+/* The rules of a lease for what comes out of turn: before the campaign, after the end, twice, too late, or while
+ * something else is under way. test_lease.c has the rules of time. */
 #include "lease_steps.h"
 #include "tap.h"
 
@@ -35,8 +35,8 @@ static void campaign(double s)
 
 static void refuse(double s)
 {
-	step(s, (struct lease_event){
-			.kind = LEASE_EV_READ_DONE, .op = op, .outcome = OUTCOME_FAILED, .refused = true });
+	step(s,
+	     (struct lease_event){ .kind = LEASE_EV_READ_DONE, .op = op, .outcome = OUTCOME_FAILED, .refused = true });
 }
 
 static bool writes_what(enum lease_write what)
@@ -63,8 +63,8 @@ static void times_rules(void)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct lease_times bad = t;
 		*(nsec *)((char *)&bad + places[i]) = -1;
-		ok(lease_times_check(&bad, &err) < 0 && strstr(err.text, names[i]), "a %s below zero is refused by name",
-		   names[i]);
+		ok(lease_times_check(&bad, &err) < 0 && strstr(err.text, names[i]),
+		   "a %s below zero is refused by name", names[i]);
 		if (i == 0)
 			continue;
 		bad = t;
@@ -284,8 +284,8 @@ static void end_rules(void)
 	double s = 1.3;
 	for (; lease_phase(l) == PHASE_RELEASING && s < 60; s += 0.5) {
 		if (a.set & LEASE_DO_READ)
-			step(s, (struct lease_event){
-					.kind = LEASE_EV_READ_DONE, .op = op, .outcome = OUTCOME_FAILED });
+			step(s,
+			     (struct lease_event){ .kind = LEASE_EV_READ_DONE, .op = op, .outcome = OUTCOME_FAILED });
 		else
 			tick(s);
 	}
