@@ -293,10 +293,10 @@ static void named(char **arguments, const char *want)
 
 static void test_names(void)
 {
-	char *file[] = { "text", "info", "me", "file", "/etc/nightly.lua", NULL };
+	char *file[] = { "text", "info", "me", "file", "/etc/n.lua", NULL };
 	char *eval[] = { "text", "info", "me", "eval", "return {}", NULL };
 
-	named(file, "lunarch: guard nightly");
+	named(file, "lunarch: guard n");
 	named(eval, "lunarch: guard -e");
 }
 
