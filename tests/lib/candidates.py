@@ -46,13 +46,14 @@ class Logged:
         threading.Thread(target=self._read, args=(log,), daemon=True).start()
 
     def _read(self, log: IO[str]) -> None:
-        for line in log:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = {"event": "unparsed", "message": line.rstrip()}
-            event["seen"] = time.monotonic()
-            self.events.append(event)
+        with log:
+            for line in log:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    event = {"event": "unparsed", "message": line.rstrip()}
+                event["seen"] = time.monotonic()
+                self.events.append(event)
         self.closed = True
 
     def all(self, event: str, text: str = "") -> list[dict[str, Any]]:

@@ -223,6 +223,25 @@ def failed_over(c: Any, i: int, _: Any) -> Undo:
     return lambda: None
 
 
+def promoted(c: Any, i: int, what: Any) -> Undo:
+    """As an operator does it, who is late in the end with the fencing. what: what is done to the primary before the
+    standby is promoted, and how it becomes a standby when it has been fenced."""
+    before, back = what
+    if not c.site.may_fail_over():
+        raise Unfit("has no standby")
+    me = c.site.nodes[c.site.primary].machine.number
+    others = [m.number for m in c.network.machines if m.number != me]
+    heal = c.hurt_network([me], others, "both", Way("drop")) if before == "cut off" else None
+    c.aside(lambda: c.site.fail_over(before == "killed", back))
+
+    def undo() -> None:
+        if heal:
+            heal()
+        c.aside(c.site.rejoin)
+
+    return undo
+
+
 def shared_disk_full(c: Any, i: int, _: Any) -> Undo:
     c.site.fill()
     return lambda: c.site.empty()
@@ -266,6 +285,14 @@ def about_a_lease(r: random.Random) -> float:
 
 def short(r: random.Random) -> float:
     return r.uniform(0.05, PAUSE_S)
+
+
+def until_fenced(r: random.Random) -> float:
+    return r.uniform(0.3, 4)
+
+
+def promotion(r: random.Random) -> Any:
+    return (r.choice(("killed", "cut off", "let be")), r.choice(("rewound", "copied")))
 
 
 def claimed(r: random.Random) -> float:
@@ -316,6 +343,8 @@ def catalog(site: Any, beyond: bool) -> dict[str, Kind]:
         kinds["shared disk full"] = (1, shared_disk_full, long, nothing)
     if site.fails_over:
         kinds["failed over"] = (2, failed_over, short, nothing)
+    if site.promotes:
+        kinds["failed over"] = (3, promoted, until_fenced, promotion)
     return kinds | (BEYOND if beyond else {})
 
 

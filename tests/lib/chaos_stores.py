@@ -40,8 +40,18 @@ class Site:
 
     def start(self, i: int) -> None:
         with self.busy[i]:
-            if not self.nodes[i].process:
-                self.nodes[i].start()
+            self._start(i)
+
+    def _start(self, i: int, *more: str) -> None:
+        if self._ended(i):
+            self.nodes[i].start(*more)
+
+    def _ended(self, i: int) -> bool:
+        """Killed, or of itself: one that could not begin, as an API server without its etcd."""
+        n = self.nodes[i]
+        if n.process and n.process.poll() is not None:
+            n.kill()
+        return not n.process
 
     def pause(self, i: int) -> None:
         with self.busy[i]:
@@ -51,11 +61,9 @@ class Site:
         with self.busy[i]:
             self.nodes[i].resume()
 
-    def fail_over(self) -> bool:
-        """Another server serves from now on. False: there is none that may."""
-        return False
-
-    fails_over = False
+    fails_over = False  # of itself; or
+    promotes = False  # by an operator who fences, and makes the old primary a standby
+    moved = 0  # so often has another server served from then on
 
     def mend(self) -> None:
         """Every server runs and serves; returns when they say so."""
@@ -191,8 +199,7 @@ class RedisSite(Site):
 
     def start(self, i: int) -> None:
         with self.busy[i]:
-            if not self.nodes[i].process:
-                self.nodes[i].start(*(["--replicaof", *self.follow()] if i != self.primary else []))
+            self._start(i, *(["--replicaof", *self.follow()] if i != self.primary else []))
 
     def linked(self) -> bool:
         replica = self.nodes[1 - self.primary]
@@ -211,16 +218,16 @@ class RedisSite(Site):
         except subprocess.TimeoutExpired:
             return ""
 
-    def fail_over(self) -> bool:
+    def fail_over(self) -> None:
         """As an operator would who looks whether the replica is one before it is promoted. The old primary may live: it
         is told to follow as soon as it hears."""
         with self.moving:
             old, new = self.primary, 1 - self.primary
             if not self.linked() or "OK" not in self._cli(new, "REPLICAOF", "NO", "ONE"):
-                return False
+                return
             self.primary = new
+            self.moved += 1
             self._cli(old, "REPLICAOF", *self.follow())
-            return True
 
     def mend(self) -> None:
         with self.moving:
@@ -236,21 +243,35 @@ class RedisSite(Site):
 
 
 class PostgresSite(Site):
-    """A primary that waits for its standby with each commit."""
+    """A primary that waits for its standby with each commit, by its name. The standby is promoted while the old primary
+    is dead, cut off, or alive; that one is killed then, and comes back as the standby."""
 
     name = "postgres"
+    waits_s = 6.0  # a lease, after a promotion that has lost a term
+    promotes = True
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
+        self.primary = 0
+        self.spoiled = ""  # how the other one becomes a standby again; it is not started before
+        self.moving = threading.Lock()
         places = self.place(2)
-        first = servers.Postgres(machine=places[0])
+        first = servers.Postgres(*self.options(*places), initdb=["--data-checksums"], machine=places[0])
+        # pg_rewind starts the server by itself, too, which knows what is in its files only.
+        first.sql("ALTER SYSTEM SET wal_keep_size = '64MB'")
         self.nodes = [first]
-        second = servers.Postgres("-c", "wal_receiver_timeout=5s", standby_of=first, machine=places[1])
-        self.nodes.append(second)
-        first.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
-        first.sql("ALTER SYSTEM SET wal_sender_timeout = '5s'")
-        first.sql("SELECT pg_reload_conf()")
+        self.nodes.append(servers.Postgres(*self.options(*reversed(places)), standby_of=first, machine=places[1]))
         self.mend()
+
+    @staticmethod
+    def options(me: Machine, other: Machine) -> list[str]:
+        settings = {
+            "cluster_name": me.name,
+            "synchronous_standby_names": f"ANY 1 ({other.name})",  # of use to who is a primary
+            "wal_sender_timeout": "5s",
+            "wal_receiver_timeout": "5s",
+        }
+        return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
     def url(self) -> str:
         hosts = ",".join(f"{n.host}:{n.port}" for n in self.nodes)
@@ -258,16 +279,72 @@ class PostgresSite(Site):
 
     def start(self, i: int) -> None:
         with self.busy[i]:
-            if not self.nodes[i].process:
-                try:
-                    os.unlink(os.path.join(self.nodes[i].dir, "data", "postmaster.pid"))
-                except FileNotFoundError:
-                    pass
-                self.nodes[i].start()
+            if not self.spoiled or i == self.primary:
+                self._start(i)
+
+    def _start(self, i: int, *more: str) -> None:
+        if self._ended(i):
+            try:
+                os.unlink(os.path.join(self.nodes[i].data, "postmaster.pid"))
+            except FileNotFoundError:
+                pass
+        super()._start(i, *more)
+
+    def may_fail_over(self) -> bool:
+        return not self.spoiled and bool(self.nodes[1 - self.primary].process)
+
+    def fail_over(self, killed: bool, back: str) -> None:
+        """What the primary has acknowledged the standby has, since there is no other one of its name: it may be
+        promoted whenever it runs. killed: the primary is, first. back: as `spoiled`."""
+        with self.moving:
+            old, new = self.primary, 1 - self.primary
+            with self.busy[new]:
+                if not self.may_fail_over() or not self.nodes[new].ready():
+                    return
+                if killed:
+                    with self.busy[old]:
+                        self.nodes[old].kill()
+                self.primary, self.spoiled = new, back
+                self.nodes[new].promote()
+                self.moved += 1
+
+    def rejoin(self) -> None:
+        """The old primary is killed if it lives still, and is a standby from then on."""
+        with self.moving:
+            self._rejoin()
+
+    def _rejoin(self) -> bool:
+        old, new = 1 - self.primary, self.primary
+        with self.busy[old]:
+            if not self.spoiled:
+                return True
+            try:
+                self.nodes[old].kill()
+                (self.nodes[old].rewind if self.spoiled == "rewound" else self.nodes[old].copy)(self.nodes[new])
+            except (RuntimeError, subprocess.TimeoutExpired) as e:
+                note(f"postgres: {self.nodes[old].machine.name} is not {self.spoiled} yet: {e}")
+                self.spoiled = "copied"  # nothing else is sure to help then
+                return False
+            self.spoiled = ""
+            self._start(old)
+            return True
+
+    def mend(self) -> None:
+        for i in range(2):
+            self.resume(i)
+        with self.moving:
+            self.start(self.primary)
+            if self.nodes[self.primary].sql("SELECT pg_is_in_recovery()") == "t":
+                self.nodes[self.primary].promote()
+            wait_for(self._rejoin, 3 * PATIENCE)
+            self.start(1 - self.primary)
+        if not wait_for(self.serves, 3 * PATIENCE):
+            note(f"postgres: no standby follows {self.nodes[self.primary].machine.name}")
 
     def serves(self) -> bool:
+        synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'"
         try:
-            return self.nodes[0].sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'") == "1"
+            return self.nodes[self.primary].sql(synchronous) == "1"
         except (RuntimeError, subprocess.TimeoutExpired):
             return False
 

@@ -541,52 +541,50 @@ class Postgres(Server):
         return found[-1] if found else name
 
     def prepare(self) -> None:
-        who = self.run_as()
-        extra: dict[str, Any] = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
-        data = os.path.join(self.dir, "data")
-        os.mkdir(data, 0o700)
         os.chmod(self.dir, 0o755)
-        if who:
-            os.chown(data, pwd.getpwnam(who).pw_uid, pwd.getpwnam(who).pw_gid)
-        make = [
-            self.binary("initdb"),
-            "-D",
-            data,
-            "-U",
-            self.superuser,
-            "--auth=trust",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            *self.initdb,
-        ]
         if self.standby_of:
-            make = [
-                self.binary("pg_basebackup"),
-                "-D",
-                data,
-                "-h",
-                getattr(self.standby_of, "host", "127.0.0.1"),
-                "-p",
-                str(self.standby_of.port),
-                "-U",
-                self.superuser,
-                "-R",
-                "-X",
-                "stream",
-                "-c",
-                "fast",
-                "--no-sync",
-            ]
-        made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir, **extra)
-        if made.returncode:
-            raise RuntimeError(made.stderr)
-        with open(os.path.join(data, "pg_hba.conf"), "w") as f:
+            self.copy(self.standby_of)
+        else:
+            self._empty()
+            locale = ("-E", "UTF8", "--locale=C")
+            self._make("initdb", "-D", self.data, "-U", self.superuser, "--auth=trust", *locale, *self.initdb)
+        with open(os.path.join(self.data, "pg_hba.conf"), "w") as f:
             f.write(
                 f"local all all trust\nhost all,replication {self.superuser} samenet trust\nhost all all "
                 f"samenet {self.auth}\n"
             )
+
+    @property
+    def data(self) -> str:
+        return os.path.join(self.dir, "data")
+
+    def _empty(self) -> None:
+        who = pwd.getpwnam(self.run_as() or "root")
+        shutil.rmtree(self.data, ignore_errors=True)
+        os.mkdir(self.data, 0o700)
+        os.chown(self.data, who.pw_uid, who.pw_gid)
+
+    def _make(self, program: str, *options: str) -> None:
+        """One of PostgreSQL's programs makes the data, or says why not."""
+        who = self.run_as()
+        extra: dict[str, Any] = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
+        command = [self.binary(program), *options, "--no-sync"]
+        made = subprocess.run(command, capture_output=True, text=True, cwd=self.dir, timeout=START, **extra)
+        if made.returncode:
+            raise RuntimeError(made.stderr)
+
+    def copy(self, primary: Any) -> None:
+        """Its data are from then on a backup of that one's, whose standby it is when it is started."""
+        self._empty()
+        where = ("-h", getattr(primary, "host", "127.0.0.1"), "-p", str(primary.port), "-U", self.superuser)
+        self._make("pg_basebackup", "-D", self.data, *where, "-R", "-X", "stream", "-c", "fast")
+
+    def rewind(self, primary: "Postgres") -> None:
+        """It was a primary, and that one was promoted: what that one lacks is undone, and it is its standby when it is
+        started. Needs data checksums."""
+        primary.sql("CHECKPOINT")  # or the control file there has the timeline before the promotion still
+        source = f"host={primary.host} port={primary.port} user={self.superuser} dbname=postgres"
+        self._make("pg_rewind", "-D", self.data, "--source-server", source, "-R")
 
     def promote(self) -> None:
         """From a standby: it has taken what it was sent, and takes writes."""

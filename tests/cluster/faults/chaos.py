@@ -230,6 +230,8 @@ class Chaos(Field):
         stalls = [length for _, length in self.network.stalls]
         note(self.headline() + f", {sum(n.starts for n in self.nodes)} starts of electors, {self.acted.count} acts")
         note(f"{self.name}: faults: {', '.join(f'{k} {v}' for k, v in sorted(kinds.items()))}")
+        if "failed over" in self.kinds:
+            note(f"{self.name}: another server served from then on {self.site.moved} times")
         note(f"{self.name}: longest time without an act {gap:.1f} s, {calm:.1f} s of calm until somebody led")
         note(f"{self.name}: a lease and a half, and what the store waits, are {bound:.1f} s")
         note(f"{self.name}: this machine stood still {len(stalls)} times, {max(stalls or [0.0]):.2f} s at the longest")
