@@ -359,11 +359,13 @@ class KubernetesSite(Site):
         super().__init__(network)
         places = self.place(2)
         self.etcd = servers.Etcd(machine=places[0])
-        self.cluster: Any = Cluster.on(self.etcd, ApiServer(self.etcd, machine=places[1]))
+        # A candidate whose clock is set back takes no certificate that begins later: these are older than any such step.
+        self.cluster: Any = Cluster.on(self.etcd, ApiServer(self.etcd, machine=places[1], older=3))
         self.nodes = [self.etcd, self.cluster.api]
         ns = self.cluster.namespace("chaos")
         self.config = os.path.join(scratch(), "kubeconfig")
-        shutil.copy(self.cluster.kubeconfig(ns, self.cluster.account(ns)), self.config)
+        self.cluster.account(ns)
+        shutil.copy(self.cluster.kubeconfig(ns, self.cluster.token(ns, seconds=24 * 3600)), self.config)
 
     def url(self) -> str:
         return f"kube://chaos/chaos?kubeconfig={self.config}"

@@ -27,14 +27,14 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 class ApiServer(Server):
-    """options: kube-apiserver's, besides those it needs."""
+    """options: kube-apiserver's, besides those it needs. older: of its certificates, as Pki's."""
 
-    def __init__(self, etcd: Any, options: Any = (), start: bool = True, machine: Any = None) -> None:
-        self.etcd, self.options = etcd, list(options)
+    def __init__(self, etcd: Any, options: Any = (), start: bool = True, machine: Any = None, older: int = 0) -> None:
+        self.etcd, self.options, self.older = etcd, list(options), older
         super().__init__(start, machine)
 
     def prepare(self) -> None:
-        self.pki = Pki(self.dir)
+        self.pki = Pki(self.dir, self.older)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
         self.pki.server(*([self.host] if self.machine else []))
         self.late = self.pki.sign(
@@ -197,11 +197,11 @@ class Cluster:
         }
         return self.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
 
-    def token(self, ns: str, name: str = "elector") -> Any:
+    def token(self, ns: str, name: str = "elector", seconds: int = 3600) -> Any:
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600},
+            "spec": {"expirationSeconds": seconds},
         }
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 

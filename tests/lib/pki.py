@@ -1,21 +1,31 @@
 """A certificate authority for one test, and what it signs."""
 
 import os
+import struct
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
+from field import build
 
-def openssl(*args: Any, **kw: Any) -> None:
-    subprocess.run(["openssl", *args], check=True, capture_output=True, **kw)
+
+def openssl(*args: Any, env: Mapping[str, str] | None = None) -> None:
+    subprocess.run(["openssl", *args], check=True, capture_output=True, env={**os.environ, **(env or {})})
 
 
 class Pki:
-    """A certificate authority and what it signs, as PEM files of one directory."""
+    """A certificate authority and what it signs, as PEM files of one directory. older: all of it is valid for so many
+    days before now, too."""
 
-    def __init__(self, where: str) -> None:
-        self.dir = where
+    def __init__(self, where: str, older: int = 0) -> None:
+        self.dir, self.older = where, older
         self.ca = self.path("ca.crt")
-        openssl(
+        self.env: dict[str, str] = {}
+        if older:
+            self.env = {"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.path("clock")}
+            with open(self.path("clock"), "wb") as f:
+                f.write(struct.pack("=q", -older * 86400 * 10**9))
+        self._openssl(
             "req",
             "-x509",
             "-newkey",
@@ -24,7 +34,7 @@ class Pki:
             "ec_paramgen_curve:prime256v1",
             "-nodes",
             "-days",
-            "3",
+            str(3 + older),
             "-subj",
             "/CN=test-ca",
             "-keyout",
@@ -32,6 +42,9 @@ class Pki:
             "-out",
             self.ca,
         )
+
+    def _openssl(self, *args: Any) -> None:
+        openssl(*args, env=self.env)
 
     def path(self, name: str) -> Any:
         return os.path.join(self.dir, name)
@@ -46,7 +59,7 @@ class Pki:
     def sign(self, name: str, subject: Any, alt: Any = None, days: str = "2") -> Any:
         """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
         key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
-        openssl(
+        self._openssl(
             "req",
             "-newkey",
             "ec",
@@ -62,7 +75,7 @@ class Pki:
         )
         with open(ext, "w") as f:
             f.write("extendedKeyUsage=clientAuth,serverAuth\n" + (f"subjectAltName={alt}\n" if alt else ""))
-        openssl(
+        self._openssl(
             "x509",
             "-req",
             "-in",
@@ -73,7 +86,7 @@ class Pki:
             self.path("ca.key"),
             "-CAcreateserial",
             "-days",
-            days,
+            str(int(days) + self.older),
             "-extfile",
             ext,
             "-out",
