@@ -21,6 +21,7 @@ from processes import LUNARCH, children, runs_lock_file
 LEASE_S = 6.0
 TIMES = timing("6s", renew="3s", retry="300ms", stop_grace="400ms", kill="1s", drift="1s")
 MEMORY = 96 << 20
+START_S = 2.5  # who has ended is started again within
 
 
 class Clocks:
@@ -93,7 +94,7 @@ class Node:
         if self.runs():
             return
         if not self.start_at:
-            self.start_at = now + self.random.uniform(0.2, 2.5)
+            self.start_at = now + self.random.uniform(0.2, START_S)
         elif now >= self.start_at:
             self.start_at = 0.0
             self.start()

@@ -322,7 +322,7 @@ class PostgresSite(Site):
                 self.nodes[old].kill()
                 (self.nodes[old].rewind if self.spoiled == "rewound" else self.nodes[old].copy)(self.nodes[new])
             except (RuntimeError, subprocess.TimeoutExpired) as e:
-                note(f"postgres: {self.nodes[old].machine.name} is not {self.spoiled} yet: {e}")
+                note(f"postgres: {self.nodes[old].machine.name} is not {self.spoiled} yet: {str(e).strip()[-200:]}")
                 self.spoiled = "copied"  # nothing else is sure to help then
                 return False
             self.spoiled = ""
@@ -359,7 +359,7 @@ class KubernetesSite(Site):
         super().__init__(network)
         places = self.place(2)
         self.etcd = servers.Etcd(machine=places[0])
-        # A candidate whose clock is set back takes no certificate that begins later: these are older than any such step.
+        # Whose clock is set back takes no certificate that begins later: these are older than any such step.
         self.cluster: Any = Cluster.on(self.etcd, ApiServer(self.etcd, machine=places[1], older=3))
         self.nodes = [self.etcd, self.cluster.api]
         ns = self.cluster.namespace("chaos")

@@ -103,6 +103,19 @@ def stands_still(pid: int) -> bool:
         return True
 
 
+def waited() -> float | None:
+    """Seconds since this machine began in which something waited for a processor, memory or a disk (proc_pressure,
+    PSI); where two waited for different things, both count. None: this kernel does not tell."""
+    total = 0
+    try:
+        for what in ("cpu", "memory", "io"):
+            with open(f"/proc/pressure/{what}") as f:
+                total += int(f.readline().rsplit("total=", 1)[1])
+    except OSError:
+        return None
+    return total / 1e6
+
+
 def marked(marker: str) -> list[int]:
     """Pids of the living processes whose environment has this entry."""
     found = []
