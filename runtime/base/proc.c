@@ -51,7 +51,7 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	const char *state = name_end && name_end[1] ? name_end + 2 : NULL;
 	const char *flags = field(state, 9), *start = field(state, 22);
 	errno = EPROTO;
-	if (!flags || !start)
+	if (!state || !flags || !start)
 		return -1;
 	*out = (struct proc_stat){
 		.state = *state,

@@ -111,7 +111,7 @@ int named_lock(const struct options *o, char **url)
 	struct named_locks one = { 0 };
 	int status = named_locks(o, false, &one);
 
-	*url = status < 0 ? one.url[0] : NULL;
+	*url = status < 0 && one.url ? one.url[0] : NULL;
 	free(one.url);
 	return status;
 }

@@ -43,8 +43,8 @@ struct supervisor_spec {
 	int passed, passed_as; /* command: it gets this descriptor, under that number, which the caller keeps free; 0 =
 	                          none */
 	nsec kill_allowance;   /* supervisor_allow */
-	const struct guard_fork
-		*fork; /* the guard may be a fork of this process (guard_start.h); NULL: it is executed */
+	/* The guard may be a fork of this process (guard_start.h); NULL: it is executed. */
+	const struct guard_fork *fork;
 };
 
 /* From the loop, never from inside a supervisor_ function. All but gone may be NULL. */

@@ -24,7 +24,7 @@ static struct worker_set *reload_spawn(struct worker_set *old, struct err *err)
 	struct worker_set *reloaded = worker_set_new(old->run, old->isolated);
 
 	reloaded->pending = reloaded->on_start_ran = true;
-	if (worker_set_spawn(reloaded, err) == 0) {
+	if (worker_set_spawn(reloaded, NULL, err) == 0) {
 		old->reloaded = reloaded;
 		return reloaded;
 	}

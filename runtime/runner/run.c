@@ -227,7 +227,7 @@ static void run_spawn_isolated(struct run *r, struct worker_set *shared)
 		struct worker_set *own = worker_set_new(r, i + 1);
 		own->on_start_ran = shared->on_start_ran;
 		r->candidates[i]->worker_set = own;
-		if (worker_set_spawn(own, &err) < 0) {
+		if (worker_set_spawn(own, NULL, &err) < 0) {
 			run_fail(r, err.text);
 			return;
 		}
@@ -363,7 +363,7 @@ static void run_start_over(struct run *r)
 	r->started_over = true;
 	struct worker_set *s = worker_set_new(r, 0);
 	s->on_start_ran = true;
-	if (worker_set_spawn(s, &err) < 0)
+	if (worker_set_spawn(s, NULL, &err) < 0)
 		run_fail(r, err.text);
 }
 
@@ -406,10 +406,8 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
 	r->quit_timer.data = r;
 	const struct guard_fork fork = program_fork(&r->program, worker);
-	r->fork = &fork;
-	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
+	if (worker_set_spawn(worker_set_new(r, 0), &fork, err) < 0)
 		return -1;
-	r->fork = NULL;
 	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
 	proof_self_tidy(&r->program.self);
 	ev_run(r->program.loop, 0);

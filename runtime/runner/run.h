@@ -23,7 +23,6 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	bool is_text;
 	const char *const *crontabs;   /* of `cron`, whose text `script` is; for people */
 	int crontab_count;             /* 0: it is not `cron` */
-	const struct guard_fork *fork; /* while a guard may be one; else NULL */
 	struct candidate **candidates; /* NULL until the script is loaded for the first time */
 	uint32_t candidate_count;
 	struct worker_set *worker_sets; /* a list: their `next` */
@@ -39,8 +38,8 @@ struct run { /* its parts read it; run.c and reload.c change it */
 };
 
 /* Runs it to its end. r: zeroed, but for options, script, is_text and crontabs, all borrowed. worker: what a worker
- * runs. ops: what is done about signals, orders and questions; their arg is r. The exit status (0 to 255); -1 with *err:
- * it could not begin. */
+ * runs. ops: what is done about signals, orders and questions; their arg is r. The exit status (0 to 255); -1 with
+ * *err: it could not begin. */
 int run_script(struct run *r, guard_worker *worker, const struct program_ops *ops, struct err *err);
 
 /* Ends all terms, releases the locks and leaves with this status. The first call counts, but a later one may turn

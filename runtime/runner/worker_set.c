@@ -226,7 +226,7 @@ static void worker_set_on_restart(struct ev_loop *loop, ev_timer *w, int revents
 	(void)revents;
 	if (s->supervisor || s->leaving || s->run->killing)
 		return;
-	if (worker_set_spawn(s, &err) < 0) {
+	if (worker_set_spawn(s, NULL, &err) < 0) {
 		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 		ev_timer_set(&s->restart, (double)term_back_off(++s->failures) / NSEC_PER_SEC, 0.);
 		ev_timer_start(s->run->program.loop, &s->restart);
@@ -279,7 +279,7 @@ void worker_set_allow(struct worker_set *s)
 		supervisor_allow(s->supervisor, worker_set_kill_allowance(s));
 }
 
-int worker_set_spawn(struct worker_set *s, struct err *err)
+int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct err *err)
 {
 	struct run *r = s->run;
 	char *env[] = { r->program.tree_var, r->program.control_var, NULL };
@@ -292,7 +292,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,
 		.kill_allowance = worker_set_kill_allowance(s),
-		.fork = r->fork,
+		.fork = fork,
 	};
 
 	s->failed = s->ended = false;

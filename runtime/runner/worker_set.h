@@ -35,7 +35,8 @@ struct worker_set { /* read by its users; pending, reloaded and on_start_ran are
 
 struct worker_set *worker_set_new(struct run *r, uint32_t isolated); /* in r's list; no worker yet */
 void worker_set_free(struct worker_set *s);                          /* its worker must be gone */
-int worker_set_spawn(struct worker_set *s, struct err *err);         /* starts a worker; -1 with *err */
+/* Starts a worker; -1 with *err. fork: its guard may be one; NULL: it is executed. */
+int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct err *err);
 void worker_set_go(struct worker_set *s, bool first); /* WIRE_GO for its candidates; first: on_start is to run */
 void worker_set_quit(struct worker_set *s);           /* WIRE_QUIT; no worker follows. Repeating it does nothing */
 void worker_set_restart_now(struct worker_set *s);    /* if a restart is waiting: without the rest of its delay */

@@ -33,8 +33,8 @@ SLOW |= {"template": 5000, "wire": 8000, "zookeeper": 5000, "kubeconfig": 6000, 
 PLANTED_RUNS = 400000  # in which a planted bug has to be found, in so many seconds at most:
 PLANTED_SECONDS = 1200
 CORPUS_FILES, CORPUS_BYTES = 60, 100000  # of a target, in the tree
-# Where addresses differ from run to run, so does what libFuzzer keeps, and a seed does not say what is tried: nor where it
-# looks into its directory by the clock (-reload). Not every container allows the first.
+# Where addresses differ from run to run, so does what libFuzzer keeps, and a seed does not say what is tried: nor where
+# it looks into its directory by the clock (-reload). Not every container allows the first.
 SAME_ADDRESSES = (
     ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0 else []
 )

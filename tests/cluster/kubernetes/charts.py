@@ -281,7 +281,10 @@ def with_components(application: str, *components: str) -> str:
     base = os.path.relpath(EXAMPLE, os.path.realpath(home))
     for name, text in (
         ("shop.yaml", application),
-        ("kustomization.yaml", f"resources: [{'shop.yaml' if application else base}]\ncomponents: [{', '.join(paths)}]\n"),
+        (
+            "kustomization.yaml",
+            f"resources: [{'shop.yaml' if application else base}]\ncomponents: [{', '.join(paths)}]\n",
+        ),
     ):
         with open(os.path.join(home, name), "w") as f:
             f.write(text)
