@@ -112,7 +112,13 @@ static struct guard_note scene_note(struct scene *s)
 	if (s->theirs >= 0)
 		close(s->theirs);
 	s->theirs = -1;
-	if (poll(&p, 1, (int)(PATIENCE_S * 1000)) != 1 || recv(s->control, &n, sizeof n, 0) != (ssize_t)sizeof n)
+	if (poll(&p, 1, (int)(PATIENCE_S * 1000)) != 1)
+		return n;
+	ssize_t len = recv(s->control, &n, sizeof n, 0);
+	/* A guard that ends with an unread order: the kernel tells that first, once, and then what it had sent. */
+	if (len < 0 && errno == ECONNRESET)
+		len = recv(s->control, &n, sizeof n, 0);
+	if (len != (ssize_t)sizeof n)
 		n.type = 0;
 	return n;
 }
