@@ -367,7 +367,7 @@ put ".Sh DESCRIPTION"
 put_markdown(section("README.md", "What it promises"), 1)
 put ".Ss Times and other options"
 put_markdown(section("docs/operations.md", "Options"), 1)
-for _, heading in ipairs { "Before it runs", "Who comes next" } do
+for _, heading in ipairs { "Before it runs", "Who comes next", "The state file" } do
 	put(".Ss " .. heading)
 	put_markdown(section("docs/operations.md", heading), 1)
 end

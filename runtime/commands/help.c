@@ -65,7 +65,8 @@ static const struct command_help {
 		"  check            says what is wrong with the files, and what was expected\n"
 		"  list             the jobs with their names, and when each runs next\n"
 		"  history          what ran on this machine, or on all that have the same --output-dir\n"
-		"  run JOB          runs a job now, where the leader runs: its rule for overlapping holds. --wait waits for its end\n"
+		"  run JOB          runs a job now, on the leader's machine; if it runs already, its overlap= decides. --wait waits\n"
+		"                   for its end\n"
 		"Exit status: 0 done (run: the job was started), 1 a file is wrong or cannot be read (run: not started, and why),\n"
 		"2 usage, 69 the lock, or run's elector, cannot be reached, 143 a second SIGTERM; with run --wait the job's.",
 		"  lunarch cron --lock etcd://etcd1,etcd2,etcd3/jobs /etc/jobs/crontab\n"
