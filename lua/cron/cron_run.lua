@@ -51,6 +51,7 @@ end
 return function(natives, options, history)
 	local foreign = foreign_variables()
 	local now, monotonic = natives.time.now, natives.time.monotonic
+	local started = setmetatable({}, { __mode = "k" }) -- run -> when, by the clock that nobody sets
 	local runner = { running = {} } -- runs that have begun and not ended
 	local idle = natives.signal()
 	local mail_said = false
@@ -141,7 +142,7 @@ return function(natives, options, history)
 			asked_by = tick.asked and tick.asked.by or nil,
 		}
 		options.store.record(run)
-		runner.running[run] = job
+		runner.running[run], started[run] = job, monotonic()
 		metric(false, "running", job, 1)
 		options.board.began(job)
 		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s%s"):format(job.name, job.path, job.line, iso(tick.time),
@@ -150,7 +151,7 @@ return function(natives, options, history)
 	end
 
 	local function finish(job, run, status, why)
-		run.status, run.why, run.took = status, why, now() - run.began
+		run.status, run.why, run.took = status, why, monotonic() - started[run]
 		options.store.record { id = run.id, token = run.token, status = status, why = why, took = run.took, attempts = run.attempts, output = run.output }
 		metric(true, "runs_total", job, 1, { status = status })
 		options.board.ended(job, run)

@@ -8,6 +8,7 @@ local suggest = use "suggest"
 local LINE_MAX <const> = 65536
 local ERRORS_MAX <const> = 20
 local JOBS_MAX <const> = 1000 -- of one file
+local EXPRESSION_MAX <const> = 1000 -- bytes, as for term:cron
 
 local UNITS <const> = { s = 1, m = 60, h = 3600, d = 86400 }
 local NEVER_SET <const> = { LOGNAME = true, USER = true }
@@ -265,6 +266,9 @@ return function(parse_time)
 		end
 		local s = self:settled()
 		local expression = spread(time)
+		if #expression > EXPRESSION_MAX then
+			return self:fail(("found a time of %d bytes, expected at most %d"):format(#expression, EXPRESSION_MAX))
+		end
 		local parsed, err = parse_time(expression, "", self.zone or "local")
 		if not parsed then
 			return self:fail(err.message)

@@ -4,12 +4,11 @@
 #include "base/mem.h"
 #include "lease/record_time.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 100
-#define TEXT_MAX_BYTES 1000
 #define TIME_MAX_S (RECORD_TIME_MAX / 1000000)
 
 struct script_job {
@@ -19,9 +18,13 @@ struct script_job {
 };
 #define JOB_TEXTS 5
 
-static bool text_fits(const char *text)
+/* Control characters would be six bytes each as JSON, and an answer is made on the elector's loop. */
+static bool text_fits(const char *text, size_t max)
 {
-	return strlen(text) <= TEXT_MAX_BYTES;
+	for (const char *c = text; *c; c++)
+		if (iscntrl((unsigned char)*c))
+			return false;
+	return strlen(text) <= max;
 }
 
 static bool time_is_valid(int64_t s)
@@ -31,8 +34,9 @@ static bool time_is_valid(int64_t s)
 
 static bool job_is_valid(const struct wire_job *w)
 {
-	return *w->name && strlen(w->name) <= NAME_MAX_BYTES && text_fits(w->schedule) && text_fits(w->zone) &&
-	       text_fits(w->status) && text_fits(w->why) && time_is_valid(w->next_s) && time_is_valid(w->last_s) &&
+	return *w->name && text_fits(w->name, WIRE_JOB_NAME_MAX) && text_fits(w->schedule, WIRE_JOB_TEXT_MAX) &&
+	       text_fits(w->zone, WIRE_JOB_TEXT_MAX) && text_fits(w->status, WIRE_JOB_TEXT_MAX) &&
+	       text_fits(w->why, WIRE_JOB_TEXT_MAX) && time_is_valid(w->next_s) && time_is_valid(w->last_s) &&
 	       w->took_ms >= -1;
 }
 

@@ -671,12 +671,13 @@ static void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 		supervisor_kill(x->supervisor);
 }
 
-/* Nobody is led to it any more, so now it stops. It may have ended meanwhile. */
+/* Nobody is led to it any more, so now it stops. It may have ended meanwhile, or have been told to for another reason.
+ */
 static void exec_on_withdrawn(void *arg)
 {
 	struct exec *x = arg;
 
-	if (x->supervisor && x->stage == STAGE_TERM)
+	if (x->supervisor && x->stage == STAGE_TERM && x->hooks.state == TERM_LEADING)
 		supervisor_signal(x->supervisor, x->asked);
 }
 

@@ -212,6 +212,15 @@ static bool fork_close(void *arg, const char *name)
 	return true;
 }
 
+static int fork_replace(const struct supervisor_spec *spec)
+{
+	int null = spec->no_stdin ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+
+	if (spec->no_stdin && (null < 0 || dup2(null, STDIN_FILENO) < 0))
+		return -1;
+	return spec->passed_as && dup2(spec->passed, spec->passed_as) < 0 ? -1 : 0;
+}
+
 static int fork_keep_handed(const struct supervisor_spec *spec, const struct guard_handed *h)
 {
 	struct closing c = { .dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
@@ -219,12 +228,7 @@ static int fork_keep_handed(const struct supervisor_spec *spec, const struct gua
 	if (c.dir < 0)
 		return -1;
 	list_handed(h, c.handed);
-	if (spec->no_stdin) {
-		int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0)
-			return -1;
-	}
-	if (spec->passed_as && dup2(spec->passed, spec->passed_as) < 0)
+	if (fork_replace(spec) < 0)
 		return -1;
 	if (h->tree >= 0 && fcntl(h->tree, F_SETFD, 0) < 0) /* everything in the tree has it */
 		return -1;
@@ -234,19 +238,19 @@ static int fork_keep_handed(const struct supervisor_spec *spec, const struct gua
 	return 0;
 }
 
-/* The guard is executed after all. */
+/* The guard is executed after all; or is not at all, rather than without what it is to have (base/spawn.h). */
 __attribute__((noreturn)) static void fork_execute(const struct supervisor_spec *spec, const struct guard_handed *h,
                                                    const struct words *w)
 {
 	int fd[HANDED];
 
+	bool good = fork_replace(spec) == 0;
+
 	list_handed(h, fd);
 	for (int i = 0; i < HANDED; i++)
-		if (fd[i] >= 0)
-			fcntl(fd[i], F_SETFD, 0);
-	if (spec->passed_as)
-		dup2(spec->passed, spec->passed_as);
-	execve(SELF, w->argv, w->env);
+		good = good && (fd[i] < 0 || fcntl(fd[i], F_SETFD, 0) == 0);
+	if (good)
+		execve(SELF, w->argv, w->env);
 	_exit(70);
 }
 

@@ -137,6 +137,10 @@
 	F(u32, code) /* an exit status, where the request waits for it */ \
 	F(str, text)
 
+/* The texts of a job are for people: so long at most (its name, the others), without control characters. */
+#define WIRE_JOB_NAME_MAX 100
+#define WIRE_JOB_TEXT_MAX 300
+
 /* A job that the script of this term runs at certain times, as it is now: for people. Times in seconds since 1970; -1:
  * not known. status: a word for how its last run ended, "" = none is known; why: the same for people. */
 #define WIRE_FIELDS_job(F)                           \

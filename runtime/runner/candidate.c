@@ -119,10 +119,13 @@ static void candidate_began(void *arg)
 	run_term_began(((struct candidate *)arg)->run);
 }
 
+static void candidate_asked_in_vain(struct candidate *p, const char *why);
+
 static void candidate_over(void *arg)
 {
 	struct candidate *p = arg;
 
+	candidate_asked_in_vain(p, "the term has ended");
 	script_metrics_term_over(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	run_term_over(p->run, p);
@@ -264,11 +267,12 @@ bool candidate_replied(struct candidate *p, struct wire *w)
 	return true;
 }
 
-static void candidate_asked_in_vain(struct candidate *p)
+/* A worker that behaves has answered before its term is over. */
+static void candidate_asked_in_vain(struct candidate *p, const char *why)
 {
 	struct buf reply = { 0 };
 
-	control_refuse(&reply, "the process that runs the jobs has died, and they with it");
+	control_refuse(&reply, "%s", why);
 	for (size_t i = 0; i < CANDIDATE_ASKED; i++) {
 		if (p->asked[i])
 			control_answer(p->run->program.control, p->asked[i], &reply);
@@ -282,7 +286,7 @@ static void candidate_asked_in_vain(struct candidate *p)
 void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	script_metrics_worker_gone(&p->metrics);
-	candidate_asked_in_vain(p);
+	candidate_asked_in_vain(p, "the process that runs the jobs has died, and they with it");
 	script_jobs_clear(&p->jobs);
 	term_supervision_dead(&p->term, reaped);
 }

@@ -255,11 +255,13 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 static void program_let_go(void *arg)
 {
 	const struct program *p = arg;
-	const char *lock = options_text(p->options, OPTION_LOCK, NULL);
+	const char *lock = options_text(p->options, OPTION_LOCK, NULL); /* the last, or of the environment */
 
 	for (int i = 0; i < p->signal_count; i++)
 		ev_signal_stop(p->loop, (ev_signal *)&p->signals[i]);
 	reaper_let_go(p->reaper);
+	for (int i = 0; i < p->options->lock_count; i++)
+		explicit_bzero((char *)p->options->locks[i], strlen(p->options->locks[i]));
 	if (options_set(p->options, OPTION_LOCK)) // of the command line, or the environment: memory of our own
 		explicit_bzero((char *)lock, strlen(lock));
 }

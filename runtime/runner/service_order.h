@@ -21,7 +21,8 @@ struct elector *service_order_elector(struct service_order **made, const struct 
 void service_order_free(struct service_order *o);
 
 /* Before a stop that the elector does not know of yet (a signal to the command of exec), of which so much time is to be
- * spent at most. true: done is called later, once. false: now is the time, or done is NULL. o NULL: false. */
+ * spent at most. true: done is called later, once. false: now is the time, or done is NULL. o NULL: false. A stop of
+ * the elector that comes meanwhile is not held back. */
 bool service_order_withdraw(struct service_order *o, nsec grace, void (*done)(void *arg), void *arg);
 
 /* NULL: there is none. */

@@ -3,13 +3,27 @@
 #include "process/wire.h"
 #include "script/election.h"
 
+#include <ctype.h>
 #include <lauxlib.h>
+#include <string.h>
 
-/* The field stays on the stack, so that its text lives. */
-static const char *job_text(lua_State *L, const char *name, const char *preset)
+/* The field, as a message may have it: cut, with spaces for control characters. It stays on the stack, so that it
+ * lives. */
+static const char *job_text(lua_State *L, const char *name, size_t max, const char *preset)
 {
+	luaL_Buffer b;
+
 	lua_getfield(L, 1, name);
-	return preset ? luaL_optstring(L, -1, preset) : luaL_checkstring(L, -1);
+	const char *text = preset ? luaL_optstring(L, -1, preset) : luaL_checkstring(L, -1);
+	size_t len = strnlen(text, max);
+	if (text[len])
+		while (len && ((unsigned char)text[len] & 0xC0) == 0x80) /* not within a character of UTF-8 */
+			len--;
+	char *to = luaL_buffinitsize(L, &b, len);
+	for (size_t i = 0; i < len; i++)
+		to[i] = iscntrl((unsigned char)text[i]) ? ' ' : text[i];
+	luaL_pushresultsize(&b, len);
+	return lua_tostring(L, -1);
 }
 
 static int64_t job_number(lua_State *L, const char *name, int64_t preset)
@@ -30,14 +44,14 @@ static int jobs_job(lua_State *L)
 		return 0;
 	struct wire_job job = { .slot = e->index,
 		                .term = e->term_number,
-		                .name = job_text(L, "name", NULL),
-		                .schedule = job_text(L, "schedule", ""),
-		                .zone = job_text(L, "zone", ""),
+		                .name = job_text(L, "name", WIRE_JOB_NAME_MAX, NULL),
+		                .schedule = job_text(L, "schedule", WIRE_JOB_TEXT_MAX, ""),
+		                .zone = job_text(L, "zone", WIRE_JOB_TEXT_MAX, ""),
 		                .next_s = job_number(L, "next", -1),
 		                .last_s = job_number(L, "last", -1),
 		                .took_ms = job_number(L, "took_ms", -1),
-		                .status = job_text(L, "status", ""),
-		                .why = job_text(L, "why", ""),
+		                .status = job_text(L, "status", WIRE_JOB_TEXT_MAX, ""),
+		                .why = job_text(L, "why", WIRE_JOB_TEXT_MAX, ""),
 		                .running = (uint32_t)job_number(L, "running", 0) };
 	wire_job_put(&message, &job);
 	script_send(s, &message);

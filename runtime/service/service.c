@@ -178,8 +178,10 @@ static void service_on_done(void *arg, const struct service_result *r)
 static void service_try(struct service *s)
 {
 	ev_timer_stop(s->loop, &s->again);
-	s->busy = s->tried = true;
 	s->stale = false;
+	if (s->wish.aim == SERVICE_NOTHING)
+		return;
+	s->busy = s->tried = true;
 	s->ops->apply(s->store, &s->wish, instant_add(clock_now(), TRY_WITHIN), service_on_done, s);
 }
 
@@ -196,6 +198,15 @@ static void service_want(struct service *s, enum service_aim aim)
 	ev_timer_stop(s->loop, &s->again);
 	if (!s->busy)
 		service_set_timer(s, &s->again, 0);
+}
+
+/* What comes of an attempt that is under way counts no more, and none follows. */
+static void service_want_nothing(struct service *s)
+{
+	s->wish.aim = SERVICE_NOTHING;
+	s->tried = s->settled = false;
+	s->stale = s->busy;
+	ev_timer_stop(s->loop, &s->again);
 }
 
 static void service_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -238,7 +249,7 @@ void service_publish(struct service *s, const struct service_term *t)
 		service_want(s, SERVICE_PUBLISH);
 		return;
 	}
-	s->wish.aim = SERVICE_NOTHING;
+	service_want_nothing(s);
 	s->failures++;
 	service_complain(s, LOG_ERROR, "service_refused", err.text);
 }
@@ -248,8 +259,7 @@ bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), v
 	if (s->wish.aim != SERVICE_PUBLISH)
 		return false;
 	if (!s->tried && !s->busy && !s->published) { /* the term was over before anything was sent */
-		ev_timer_stop(s->loop, &s->again);
-		s->wish.aim = SERVICE_NOTHING;
+		service_want_nothing(s);
 		return false;
 	}
 	service_want(s, SERVICE_WITHDRAW);

@@ -1,5 +1,6 @@
 #include "simulation/sim.h"
 
+#include "admin/script_jobs.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -313,12 +314,16 @@ static bool node_on_metric(struct sim_node *n, struct wire *w)
 	return script_metrics_put(&s->metrics, &m, s->term.hooks.state == TERM_NONE ? 0 : s->term.hooks.term);
 }
 
-/* Nobody looks at it here. */
+/* Nobody looks at it here, but what an elector would not take is not taken. */
 static bool node_on_job(const struct sim_node *n, struct wire *w)
 {
+	struct script_jobs jobs = { 0 };
 	struct wire_job m;
+	bool good = n->loaded && wire_slot(w) < n->candidate_count && wire_job_get(w, &m) &&
+	            script_jobs_put(&jobs, &m, m.term);
 
-	return n->loaded && wire_slot(w) < n->candidate_count && wire_job_get(w, &m);
+	script_jobs_clear(&jobs);
+	return good;
 }
 
 static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)

@@ -283,3 +283,17 @@ test("hundreds of jobs of one minute run, each once, and their marks fit into th
     equal(seen["work " .. i], 1, i)
   end
 end)
+
+test("a clock that is set back while a job runs, and a schedule or a reason of many words, cost no term", function()
+  local sim = begin(("0-59,"):rep(150) .. "0-59 * * * * long\n")
+  sim:stub("long", { code = 1, stderr = ("why "):rep(500), takes = 50 })
+  sim:elect()
+  sim:run(MINUTE + 5)
+  local leader = sim:leader()
+  sim:clock(leader, -HOUR)
+  sim:run(2 * MINUTE)
+  equal(sim:leader(), leader)
+  equal(sim:errors(), {})
+  equal(#sim:events "worker_malformed", 0)
+  equal(#sim:events "cron_failed", 1)
+end)

@@ -211,6 +211,7 @@ static void jobs(struct buf *body)
 	memset(name, 'n', sizeof name);
 	name[sizeof name - 1] = '\0';
 	ok(!tell_job(name, -1, 3), "nor a name of %zu bytes", strlen(name));
+	ok(!tell_job("a\tb", -1, 3), "nor a control character");
 	for (int i = 0; i < SCRIPT_JOBS_MAX + 5; i++) {
 		snprintf(name, sizeof name, "job-%d", i);
 		tell_job(name, -1, 3);

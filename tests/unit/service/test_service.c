@@ -270,6 +270,28 @@ static void no_answer(struct lock_env *env)
 	service_free(s);
 }
 
+/* The address of a term may be a name, which only shows when it begins: what was tried before must not go on then. */
+static void refused_while_trying(struct lock_env *env)
+{
+	struct service *s = start(env);
+
+	service_look(s);
+	until_asked(1);
+	answer(SERVICE_FAILED, false, "503");
+	publish(s, 5, "web:80");
+	for (struct instant end = instant_add(clock_now(), NSEC_PER_SEC / 2); instant_until(end, clock_now()) > 0;) {
+		usleep(10000);
+		ev_run(loop, EVRUN_NOWAIT);
+	}
+	is_int(store.asked, 1, "a refused address ends the attempts of before");
+	service_look(s);
+	until_asked(2);
+	publish(s, 6, "web:80");
+	answer(SERVICE_FAILED, false, "503");
+	ok(store.asked == 2 && !store.busy, "and what comes of one that was under way does not count");
+	service_free(s);
+}
+
 static void troubles(struct lock_env *env)
 {
 	struct service *s = start(env);
@@ -324,6 +346,7 @@ int main(void)
 	over_at_once(&env);
 	no_answer(&env);
 	troubles(&env);
+	refused_while_trying(&env);
 	log_divert(NULL, NULL);
 	ev_loop_destroy(loop);
 	return tap_done();
