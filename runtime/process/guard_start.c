@@ -289,8 +289,8 @@ int guard_start(pid_t *pid, const struct supervisor_spec *spec, const struct gua
 	struct words w;
 
 	words_make(&w, spec, h);
-	int error =
-		spec->fork && __libc_single_threaded ? guard_fork(pid, spec, h, &w) : guard_execute(pid, spec, h, &w);
+	bool forks = spec->fork && __libc_single_threaded;
+	int error = forks ? guard_fork(pid, spec, h, &w) : guard_execute(pid, spec, h, &w);
 	words_fini(&w);
 	errno = error;
 	return error ? err_sys(err, "cannot start the guard process (" SELF ")") : 0;
