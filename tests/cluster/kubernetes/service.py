@@ -151,8 +151,8 @@ class Gate:
 
 
 def order(c: Candidate, *wanted: str) -> list[str]:
-    """Of these events (an event, or what was printed) those that came, in the order in which the log has them: of one that
-    has ended, all that it said."""
+    """Of these events (an event, or what was printed) those that came, in the order in which the log has them: of one
+    that has ended, all that it said."""
     if c.process.poll() is not None:
         wait_for(lambda: c.closed)
     said = [e["message"] if e["event"] == "print" else e["event"] for e in c.events]
