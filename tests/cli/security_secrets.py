@@ -159,7 +159,7 @@ def leaks(c: Candidate, control: str, env: dict[str, str], passed: tuple[str, ..
             for entry in shown(pid, "environ").split("\0"):
                 if SECRET in entry and entry.partition("=")[0] not in passed:
                     found.append(f"{kind} environment: {entry.partition('=')[0]}")
-        # It is found there under AddressSanitizer alone: probably in a copy of the environment that the sanitizer keeps.
+        # Found there under AddressSanitizer alone: probably in a copy of the environment that the sanitizer keeps.
         copied = env and "libasan" in shown(pid, "maps")
         if pid != c.pid and not passed and not runs_lock_file(pid) and not copied and remembers(pid):
             found.append(f"{kind} memory")
