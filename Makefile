@@ -149,7 +149,8 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
-$(BUILD)/sim: tests/sim/sim.c tests/sim/sim_next.c tests/sim/main.c tests/sim/sim.h tests/sim/world.h runtime/lease/lease.c runtime/lease/lease.h runtime/lease/lease_internal.h runtime/lease/successor.c runtime/lease/successor.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
+LEASE_SRC := runtime/lease/lease.c runtime/lease/lease_times.c runtime/lease/lease_waits.c
+$(BUILD)/sim: tests/sim/sim.c tests/sim/sim_next.c tests/sim/main.c tests/sim/sim.h tests/sim/world.h $(LEASE_SRC) runtime/lease/lease.h runtime/lease/lease_internal.h runtime/lease/successor.c runtime/lease/successor.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(filter %.c,$^)

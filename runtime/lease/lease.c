@@ -2,11 +2,9 @@
 
 #include "lease/lease_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define SLOWEST (60 * NSEC_PER_SEC)     /* the longest pause between tries that are refused */
-#define LONGEST_HOLD (NSEC_PER_SEC / 2) /* the longest that a candidate lets another one try first */
+#define SLOWEST (60 * NSEC_PER_SEC) /* the longest pause between tries that are refused */
 
 const char *lease_reason_name(enum lease_reason r)
 {
@@ -18,77 +16,6 @@ const char *lease_reason_name(enum lease_reason r)
 	};
 
 	return (unsigned)r < LEASE_REASONS ? names[r] : "unknown";
-}
-
-/* ---- times ---- */
-
-static nsec whole_ms(nsec d)
-{
-	return d >= 100 * NSEC_PER_MS ? d / NSEC_PER_MS * NSEC_PER_MS : d;
-}
-
-void lease_times_default(struct lease_times *t)
-{
-	if (!t->lease)
-		t->lease = 15 * NSEC_PER_SEC;
-	if (!t->renew)
-		t->renew = whole_ms(t->lease / 3 * 2);
-	if (!t->retry)
-		t->retry = whole_ms(t->lease / 15 * 2);
-	nsec rest = t->lease - t->renew;
-	if (!t->grace)
-		t->grace = whole_ms(rest / 5 * 3);
-	if (!t->kill)
-		t->kill = whole_ms(rest / 5);
-	if (!t->drift)
-		t->drift = whole_ms(rest / 5);
-}
-
-static double seconds(nsec d)
-{
-	return (double)d / (double)NSEC_PER_SEC;
-}
-
-static int check_positive(const struct lease_times *t, struct err *err)
-{
-	const struct {
-		const char *name;
-		nsec value;
-	} all[] = {
-		{ "lease duration", t->lease }, { "renew deadline", t->renew }, { "retry period", t->retry },
-		{ "stop grace", t->grace },     { "kill allowance", t->kill },  { "drift allowance", t->drift },
-	};
-
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (all[i].value <= 0)
-			return err_set(err, ERR_USAGE, "%s must be greater than zero, found %gs", all[i].name,
-			               seconds(all[i].value));
-	return 0;
-}
-
-int lease_times_check(const struct lease_times *t, struct err *err)
-{
-	if (check_positive(t, err) < 0)
-		return -1;
-	if (t->renew > t->lease || t->grace > t->lease || t->kill > t->lease || t->drift > t->lease ||
-	    t->renew + t->grace + t->kill + t->drift > t->lease)
-		return err_set(
-			err, ERR_USAGE,
-			"renew deadline %gs + stop grace %gs + kill allowance %gs + drift allowance %gs must be at most "
-			"the lease duration %gs: shorten one of them or lengthen the lease",
-			seconds(t->renew), seconds(t->grace), seconds(t->kill), seconds(t->drift), seconds(t->lease));
-	if (t->retry > t->renew || t->renew <= t->retry + t->retry / 5)
-		return err_set(
-			err, ERR_USAGE,
-			"renew deadline %gs must be greater than 1.2 times the retry period %gs: else one failed renewal "
-			"loses the lease",
-			seconds(t->renew), seconds(t->retry));
-	return 0;
-}
-
-double lease_drift_tolerance(const struct lease_times *t)
-{
-	return (double)t->drift / (double)(t->lease - t->drift);
 }
 
 /* ---- what the machine says of itself ---- */
@@ -121,148 +48,6 @@ const struct lease_times *lease_publishes(const struct lease *l)
 struct instant lease_renewed_at(const struct lease *l)
 {
 	return l->good.at;
-}
-
-/* A write of unknown outcome with a shorter duration counts as applied: standbys may have seen it, and wait only so
- * long. */
-static struct instant deadline(const struct lease *l, bool with_grace)
-{
-	struct instant d = instant_add(l->good.at, l->good.renew + (with_grace ? l->good.grace : 0));
-
-	for (int i = 0; i < l->limbo_len; i++) {
-		const struct lease_sent *w = &l->limbo[i];
-		if (w->lease < l->good.lease)
-			d = instant_min(d, instant_add(w->at, w->renew + (with_grace ? w->grace : 0)));
-	}
-	return d;
-}
-
-struct instant lease_end(const struct lease *l)
-{
-	return deadline(l, false);
-}
-
-/* In PHASE_ENDING the lease is still renewed, but a renewal gives the stopping script no more time. */
-struct instant lease_kill(const struct lease *l)
-{
-	struct instant kill = deadline(l, true);
-
-	return l->phase == PHASE_ENDING || l->phase == PHASE_LOST ? instant_min(kill, l->stop_by) : kill;
-}
-
-static bool in_term(const struct lease *l)
-{
-	return l->phase == PHASE_LEADING || l->phase == PHASE_ENDING;
-}
-
-bool lease_is_leading(const struct lease *l, struct instant now)
-{
-	return in_term(l) && !instant_passed(lease_end(l), now);
-}
-
-/* By our own phase, the record is ours, and our writes are to keep or release it. */
-static bool holds(const struct lease *l)
-{
-	return in_term(l) || l->phase == PHASE_RELEASING || l->phase == PHASE_NEXT;
-}
-
-/* How long a standby waits from the first sight of the record until it may acquire. */
-static nsec standby_wait(const struct lease *l)
-{
-	switch (l->seen.kind) {
-	case SIGHT_ABSENT:
-		if (!l->had_record)
-			return 0;
-		return l->longest > l->times.lease ? l->longest : l->times.lease;
-	case SIGHT_RELEASED:
-		return 0;
-	case SIGHT_EMPTIED:
-		return l->seen.duration;
-	case SIGHT_HELD:
-		/* A write of ours may land long after we gave it up: a create, once a person has deleted the record of
-		 * another holder. That holder may still be in its term. So only our last known write needs no wait. */
-		if (l->seen.mine && l->seen.write == l->own_write)
-			return 0;
-		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
-	case SIGHT_FOREIGN:
-		break;
-	}
-	return NSEC_NEVER;
-}
-
-/* What is left of standby_wait, counted from when the record was first received. */
-static nsec wait_left(const struct lease *l, struct instant now)
-{
-	nsec wait = standby_wait(l);
-
-	if (!l->looked || wait == NSEC_NEVER)
-		return NSEC_NEVER;
-	nsec left = wait - elapsed_standby(l->seen_at, now);
-	return left > 0 ? left : 0;
-}
-
-nsec lease_hold_back(const struct lease_times *t)
-{
-	nsec part = t->renew / 8;
-
-	return part < LONGEST_HOLD ? part : LONGEST_HOLD;
-}
-
-/* Whether the record names another candidate for the case that it is free now. */
-static bool other_first(const struct lease *l)
-{
-	if (!l->seen.other_first)
-		return false;
-	return l->seen.kind == SIGHT_RELEASED || (l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->seen.reclaim);
-}
-
-/* How long until this candidate may try. Who lets another one try first counts from where its wait ends, which the
- * record's first receipt or the proof of death fixed: nothing that comes later makes that longer. */
-static nsec try_left(const struct lease *l, struct instant now)
-{
-	nsec wait = wait_left(l, now);
-
-	if (wait == NSEC_NEVER || !other_first(l))
-		return wait;
-	nsec hold = lease_hold_back(&l->times), whole = l->seen.kind == SIGHT_HELD ? l->seen.duration : 0;
-	nsec left = whole + hold - elapsed_standby(l->seen_at, now);
-	nsec since_death = l->dead ? hold - elapsed_standby(l->dead_at, now) : left;
-	if (since_death < left)
-		left = since_death;
-	return left > 0 ? left : 0;
-}
-
-static nsec out_left(const struct lease *l, struct instant now)
-{
-	if (l->out_for == NSEC_NEVER)
-		return NSEC_NEVER;
-	nsec left = l->out_for - elapsed_standby(l->out_since, now);
-	return left > 0 ? left : 0;
-}
-
-static bool campaigns(const struct lease *l)
-{
-	return l->phase == PHASE_FOLLOWING && !l->paused && !l->unreaped;
-}
-
-static bool held_by_other(const struct lease *l)
-{
-	return l->looked && l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->dead;
-}
-
-void lease_stands(const struct lease *l, struct instant now, struct lease_standing *out)
-{
-	*out = (struct lease_standing){
-		.observer = l->observer,
-		.paused = l->paused,
-		.unreaped = l->unreaped,
-		.looked = l->looked,
-		.seen = l->seen.kind,
-		.seen_for = l->looked ? elapsed_standby(l->seen_at, now) : 0,
-		.dead = l->dead,
-		.wait_left = wait_left(l, now),
-		.out_left = out_left(l, now),
-	};
 }
 
 /* ---- pacing ---- */
@@ -317,7 +102,7 @@ static void try_again_later(struct lease *l, bool refused, bool look, struct ins
 	l->refused_look = refused && look;
 	/* Only a standby slows down. A holder would lose its lease. */
 	l->next_try = l->next_look =
-		instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
+		instant_add(now, lease_holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
 }
 
 /* ---- ends of a term ---- */
@@ -429,7 +214,7 @@ static void lease_on_stopped(struct lease *l, bool reaped, struct instant now, s
 	if (!reaped && !l->script_runs)
 		return;
 	l->script_runs = false;
-	if (!in_term(l) && l->phase != PHASE_LOST)
+	if (!lease_in_term(l) && l->phase != PHASE_LOST)
 		return;
 	if (!reaped) {
 		stand_by(l, now, a);
@@ -474,7 +259,7 @@ static void won(struct lease *l, struct instant now, struct lease_actions *a)
 	 * rarer. */
 	if (l->seen.low_token)
 		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
-	if (l->finish || l->paused || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
+	if (l->finish || l->paused || l->unreaped || l->seen.low_token || lease_out_left(l, now) > 0) {
 		if (!l->unreaped)
 			enter_release(l, now);
 		return;
@@ -519,7 +304,7 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 			stand_by(l, now, a);
 		return;
 	case LEASE_RENEW:
-		if (!in_term(l))
+		if (!lease_in_term(l))
 			return;
 		l->good = w;
 		l->next_try = instant_add(w.at, l->times.retry);
@@ -609,7 +394,7 @@ static bool is_twin(const struct lease *l, const struct lease_sight *s)
 static void look_again(struct lease *l, struct instant now)
 {
 	l->next_poll = now;
-	if (!holds(l))
+	if (!lease_holds(l))
 		return;
 	l->look_due = true;
 	l->next_look = now;
@@ -688,8 +473,8 @@ static void lease_on_written(struct lease *l, const struct lease_event *e, struc
 
 static void lease_report(struct lease *l, struct instant now, struct lease_actions *a)
 {
-	bool self = holds(l) && l->phase != PHASE_RELEASING;
-	bool other = !self && held_by_other(l) && wait_left(l, now) > 0;
+	bool self = lease_holds(l) && l->phase != PHASE_RELEASING;
+	bool other = !self && lease_held_by_other(l) && lease_wait_left(l, now) > 0;
 
 	if (!self && !other) {
 		if (l->reported)
@@ -710,7 +495,7 @@ static void lease_publish(struct lease *l, struct lease_actions *a)
 {
 	struct instant end = lease_end(l), kill = lease_kill(l);
 
-	if (!l->script_runs || !in_term(l))
+	if (!l->script_runs || !lease_in_term(l))
 		return;
 	if (memcmp(&end, &l->published_end, sizeof end) == 0 && memcmp(&kill, &l->published_kill, sizeof kill) == 0)
 		return;
@@ -726,7 +511,7 @@ static void start_op(struct lease *l, struct instant now, struct lease_actions *
 	l->busy = true;
 	a->op = ++l->op;
 	a->by = instant_add(now, op_timeout(l));
-	if (in_term(l))
+	if (lease_in_term(l))
 		a->by = instant_min(a->by, lease_end(l));
 }
 
@@ -743,7 +528,7 @@ static bool make_room(struct lease *l)
 {
 	if (l->limbo_len < LEASE_LIMBO)
 		return true;
-	if (in_term(l) && l->limbo[0].lease < l->good.lease)
+	if (lease_in_term(l) && l->limbo[0].lease < l->good.lease)
 		return false;
 	l->limbo_len--;
 	memmove(l->limbo, l->limbo + 1, sizeof *l->limbo * (size_t)l->limbo_len);
@@ -799,7 +584,7 @@ static bool allowed(struct lease *l, struct instant now, struct lease_actions *a
 
 static bool free_to_try(const struct lease *l, struct instant now)
 {
-	return campaigns(l) && !l->look_due && try_left(l, now) == 0 && out_left(l, now) == 0;
+	return lease_campaigns(l) && !l->look_due && lease_try_left(l, now) == 0 && lease_out_left(l, now) == 0;
 }
 
 static void plan_standby(struct lease *l, struct instant now, struct lease_actions *a)
@@ -855,7 +640,7 @@ static void plan(struct lease *l, struct instant now, struct lease_actions *a)
 
 static void look_at_deadlines(struct lease *l, struct instant now, struct lease_actions *a)
 {
-	if (in_term(l) && instant_passed(lease_end(l), now))
+	if (lease_in_term(l) && instant_passed(lease_end(l), now))
 		lose(l, LEASE_EXPIRED, now, a);
 	if (l->phase == PHASE_RELEASING && !l->busy && instant_passed(l->release_by, now))
 		stand_by(l, now, a);
@@ -882,7 +667,7 @@ static void lease_on_campaign(struct lease *l, struct instant now)
 		l->phase = PHASE_FOLLOWING;
 	l->started = true;
 	l->paused = false;
-	if (!l->busy && !holds(l))
+	if (!l->busy && !lease_holds(l))
 		lease_on_changed(l, now);
 }
 
@@ -953,7 +738,7 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 /* A save succeeds only while its term holds the lease. After that, the saves without an answer have failed. */
 static void settle_saves(struct lease *l, struct lease_actions *a)
 {
-	if (in_term(l))
+	if (lease_in_term(l))
 		return;
 	l->save_due = l->renew_due = false;
 	if (l->saved == l->save_wanted)
@@ -997,62 +782,6 @@ struct lease_actions lease_step(struct lease *l, const struct lease_event *e, st
 	lease_report(l, now, &a);
 	lease_publish(l, &a);
 	return a;
-}
-
-/* ---- the next tick ---- */
-
-static nsec least(nsec a, nsec b)
-{
-	return a < b ? a : b;
-}
-
-static nsec wait_held(const struct lease *l, struct instant now)
-{
-	struct instant by = l->phase == PHASE_RELEASING ? l->release_by : lease_end(l);
-	nsec w = instant_until(by, now);
-
-	if (l->busy)
-		return in_term(l) ? w : NSEC_NEVER;
-	if (l->look_due)
-		w = least(w, instant_until(l->next_look, now));
-	if (!l->stale)
-		w = least(w, instant_until(l->next_try, now));
-	return w;
-}
-
-static nsec wait_to_try(const struct lease *l, struct instant now)
-{
-	nsec free = try_left(l, now), out = out_left(l, now);
-	nsec w = free > out ? free : out;
-
-	if (!campaigns(l) || w > 0)
-		return campaigns(l) ? w : NSEC_NEVER;
-	w = instant_until(l->next_try, now);
-	if (l->asks && l->asked && !l->yes) {
-		nsec again = instant_until(instant_add(l->asked_at, l->times.retry), now);
-		w = again > w ? again : w;
-	}
-	return w;
-}
-
-static nsec wait_standby(const struct lease *l, struct instant now)
-{
-	nsec expiry = l->reported ? wait_left(l, now) : NSEC_NEVER;
-
-	if (l->busy)
-		return expiry;
-	if (l->finish)
-		return l->phase == PHASE_LOST ? NSEC_NEVER : instant_until(l->next_look, now);
-	if (l->look_due)
-		return least(expiry, instant_until(l->next_look, now));
-	return least(expiry, least(wait_to_try(l, now), instant_until(l->next_poll, now)));
-}
-
-nsec lease_wait(const struct lease *l, struct instant now)
-{
-	if (l->finished || !l->started)
-		return NSEC_NEVER;
-	return holds(l) ? wait_held(l, now) : wait_standby(l, now);
 }
 
 /* ---- set-up ---- */

@@ -182,8 +182,8 @@ enum lease_phase {
 /* The limbo lists the writes whose outcome is unknown. When it is full, the oldest is forgotten for a new one. */
 #define LEASE_LIMBO 4
 
-/* The machine, in the caller's memory of lease_size() bytes. Its fields are in lease_internal.h, so that only lease.c
- * makes decisions from them. It owns nothing: its memory may be copied, and freed at any time. */
+/* The machine, in the caller's memory of lease_size() bytes. Its fields are in lease_internal.h, so that only this
+ * room makes decisions from them. It owns nothing: its memory may be copied, and freed at any time. */
 struct lease;
 size_t lease_size(void);
 

@@ -1,7 +1,7 @@
 /* The memory of a lease machine (lease.h): what it has seen, what it has sent, and when it acts next.
  * Not for other files, which use lease.h's functions: `make lint` refuses to let them include this header.
- * Used by lease.c, by the simulator (tests/sim/world.h), which copies whole machines and checks what they know, and by
- * the replay of the model's traces (tests/model/replay.c), which compares what they know. */
+ * Used by lease.c and lease_waits.c, by the simulator (tests/sim/world.h), which copies whole machines and checks what
+ * they know, and by the replay of the model's traces (tests/model/replay.c), which compares what they know. */
 #ifndef LUNARCH_LEASE_INTERNAL_H
 #define LUNARCH_LEASE_INTERNAL_H
 
@@ -71,5 +71,16 @@ struct lease {
 	uint64_t reported_who;
 	struct instant published_end, published_kill;
 };
+
+/* What the memory means at a time (lease_waits.c). None of these changes it. */
+bool lease_in_term(const struct lease *l);       /* the script may run, and the lease is renewed */
+bool lease_holds(const struct lease *l);         /* by our phase the record is ours; our writes keep or release it */
+bool lease_campaigns(const struct lease *l);     /* it is a standby that may acquire */
+bool lease_held_by_other(const struct lease *l); /* the record names another holder, who is not proved dead */
+/* How long until the record lets others acquire; until this candidate may try, which it may put off for another one;
+ * and until the time is over in which it does not campaign. 0: now. NSEC_NEVER: not as things are. */
+nsec lease_wait_left(const struct lease *l, struct instant now);
+nsec lease_try_left(const struct lease *l, struct instant now);
+nsec lease_out_left(const struct lease *l, struct instant now);
 
 #endif

@@ -1,4 +1,4 @@
-/* The protocol of a lease (docs/design.md, "Time") for spin: NN candidates with the rules of runtime/lease/lease.c, one store
+/* The protocol of a lease (docs/design.md, "Time") for spin: NN candidates with the rules of runtime/lease, one store
  * that compares and swaps, and an environment that does its worst within the budgets below.
  *
  * It has one process, since what happens is a sequence of events: of a tick of time, or of one candidate. An event and all that

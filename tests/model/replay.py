@@ -29,15 +29,16 @@ KINDS = {
 # What must have happened in these runs: else they show little.
 REACHED = """released-for-it held-back released expired earlier-incarnation deletion-waited-out emptied conflict
     met-and-gone unknown-renewed unknown-released""".split()
-# Rules of lease.c (tests/sim/mutants.txt), and of the model, that are broken one at a time.
+# Rules of the lease machine (tests/sim/mutants.txt), and of the model, that are broken one at a time.
 OF_LEASE = """term-from-the-reply standby-own-duration wait-from-before no-stop-at-R kill-too-late unknown-is-success
     unknown-is-failure shorter-write-ignored absence-at-once emptied-at-once release-before-stopped
     try-at-next-poll nearer-unpublished create-meets-nothing""".split()
 OF_MODEL = {1: "term-from-the-reply", 6: "no-drift-allowance", 8: "unknown-is-failure", 15: "emptied-at-once"}
-SOURCES = [os.path.join(ROOT, "runtime", path) for path in ("lease/lease.c", "base/clock.c", "base/err.c")]
+LEASE = [os.path.join(ROOT, "runtime", "lease", name) for name in ("lease.c", "lease_times.c", "lease_waits.c")]
+OTHERS = [os.path.join(ROOT, "runtime", "base", name) for name in ("clock.c", "err.c")]
 
 
-def build(room: str, lease: str) -> str:
+def build(room: str, lease: list[str]) -> str:
     program = os.path.join(room, "replay")
     flags = [
         "-std=gnu11",
@@ -47,7 +48,7 @@ def build(room: str, lease: str) -> str:
         "-I" + os.path.join(ROOT, "runtime"),
         "-I" + os.path.join(ROOT, "tests", "lib"),
     ]
-    subprocess.run(["cc", *flags, "-o", program, os.path.join(HERE, "replay.c"), lease, *SOURCES[1:]], check=True)
+    subprocess.run(["cc", *flags, "-o", program, os.path.join(HERE, "replay.c"), *lease, *OTHERS], check=True)
     return program
 
 
@@ -63,21 +64,22 @@ def random_runs(options: str, mutant: int = 0) -> str:
 
 
 def break_lease(room: str, text: str) -> None:
-    with open(SOURCES[0]) as f:
-        whole = f.read()
-    rules = {name: (old, new) for name, _, source, old, new in mutants() if source.split()[0] == "lease.c"}
+    paths = {os.path.basename(path): path for path in LEASE}
+    rules = {name: (source.split()[0], old, new) for name, _, source, old, new in mutants()}
     for name in OF_LEASE:
-        old, new = rules[name]
-        changed = os.path.join(room, "lease.c")
+        source, old, new = rules[name]
+        with open(paths[source]) as f:
+            whole = f.read()
+        changed = os.path.join(room, source)
         with open(changed, "w") as f:
             f.write(whole.replace(old, new))
-        same, said = replay(build(room, changed), text)
-        tap.ok(whole.count(old) == 1 and not same, f"lease.c changed ({name}) is noticed: {said}")
+        same, said = replay(build(room, [changed, *(path for path in LEASE if path != paths[source])]), text)
+        tap.ok(whole.count(old) == 1 and not same, f"{source} changed ({name}) is noticed: {said}")
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as room:
-        program, all_runs = build(room, SOURCES[0]), ""
+        program, all_runs = build(room, LEASE), ""
         for name, options in KINDS.items():
             text = random_runs("NN=3 " + options)
             same, said = replay(program, text)

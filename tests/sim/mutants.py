@@ -30,8 +30,9 @@ def sources_in(*rooms: str) -> list[str]:
 PRELUDE = "prelude.c"
 
 # What each program is built of. A mutant belongs to the first one that has its file, and the test that it names.
+LEASE = [f"runtime/lease/{name}.c" for name in ("lease", "lease_times", "lease_waits")]
 SIMULATOR = [
-    "runtime/lease/lease.c",
+    *LEASE,
     "runtime/locks/lock_failover.c",
     "runtime/base/clock.c",
     "runtime/base/err.c",
@@ -43,12 +44,12 @@ SIMULATOR = [
 UNIT_TESTS = [
     ["runtime/base/clock.c", "tests/unit/base/test_clock.c"],
     *(
-        ["runtime/lease/lease.c", "runtime/base/clock.c", "runtime/base/err.c", f"tests/unit/lease/{test}.c"]
+        [*LEASE, "runtime/base/clock.c", "runtime/base/err.c", f"tests/unit/lease/{test}.c"]
         for test in ("test_lease", "test_lease_turns")
     ),
     [
         "runtime/runner/term_hooks.c",
-        "runtime/lease/lease.c",
+        *LEASE,
         "runtime/base/clock.c",
         "runtime/base/err.c",
         "tests/unit/runner/test_term_hooks.c",

@@ -1,6 +1,6 @@
 /* The election simulated: the real lease machine in three to five electors, one store, a bad network, bad clocks.
- * Not a model of the rules: every decision is made by runtime/lease/lease.c. What is modelled is the world around it.
- * Used by tests/sim/main.c and by the mutants, which link a broken lease.c in its place. */
+ * Not a model of the rules: every decision is made by runtime/lease. What is modelled is the world around it.
+ * Used by tests/sim/main.c and by the mutants, which link a broken lease machine in its place. */
 #ifndef SIM_H
 #define SIM_H
 
