@@ -1,0 +1,108 @@
+/* The memory of an elector (elector.h), and what its files call of each other.
+ * Not for other rooms or files, which use elector.h's functions.
+ * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what others
+ * are told and may ask) and elector_say.c (the log, and trouble with the store). */
+#ifndef LUNARCH_ELECTOR_INTERNAL_H
+#define LUNARCH_ELECTOR_INTERNAL_H
+
+#include "election/author.h"
+#include "election/death_watch.h"
+#include "election/elector.h"
+#include "election/history.h"
+#include "election/next_link.h"
+#include "election/readiness.h"
+#include "election/saves.h"
+#include "loop/timeline.h"
+
+struct elector {
+	const struct elector_callbacks *cb;
+	void *arg;
+	struct lock_env *env;
+	struct timeline *timeline;
+	struct timer timer; /* for lease_wait */
+	struct instant due; /* this process is to run then at the latest; NSEC_NEVER: there is no such time */
+	char *name;         /* of the election; "" = it has none */
+	struct author author;
+	struct saves saves;
+	struct lock *lock;
+	struct lease *lease;
+	uint64_t op;                /* the number of the operation under way, or of the last one, */
+	enum lease_write writing;   /*     and what that was for, if it was a write */
+	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
+	int event_count;
+	bool closing;     /* elector_free was called */
+	bool unannounced; /* that the term has ended is not announced yet */
+	bool quiet;       /* the last term has ended as it was meant to: nobody has to hear of that */
+
+	struct record seen;         /* last known content of the store, */
+	struct version version;     /*     and its version */
+	struct record *written;     /* what the write under way makes of it; NULL: none is under way */
+	int64_t token, acquired_us; /* of the term that runs, or ran last */
+	int64_t top_token;          /* the largest one that was seen of others, or led with */
+	char *leader;               /* reported last; NULL: nobody */
+	bool leads_itself;          /* leader: this candidate */
+
+	struct death_watches *death_watches;
+	struct death_watch death_watch;
+	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for, */
+	uint64_t dead_id;    /*     and of the one whose holder it has proved dead */
+	const char *ended;   /* why the last term of ours ended, for the record: static text, */
+	uint64_t ended_term; /*     and which that was */
+
+	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
+	struct instant end, kill; /* its deadlines, as they were published */
+	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
+	char *trouble; /* the last one that was logged, and is not over; NULL: there is none */
+	struct instant trouble_at, trouble_since;
+	bool unwritable; /* a write had it, so a good read does not end it */
+	bool low_token;  /* it is that the store's tokens are too low: only a higher one ends it */
+	struct store_contact contact;
+	struct instant began;   /* the term that runs, or ran last */
+	const char *paused_why; /* of the last elector_pause: static text; NULL: there was none */
+
+	/* Who comes next. */
+	struct next_link *next;
+	struct elector_next_options next_options;
+	struct readiness readiness;
+	bool handing;             /* the term ends for who comes next, */
+	enum successor_why why;   /*     for this reason */
+	char *given;              /* for whom the write under way releases the lock; NULL: for nobody */
+	uint64_t handovers[3];    /* by enum successor_why */
+	bool finishing, left;     /* LEASE_DO_FINISHED was there, and is passed on once the next record is settled, */
+	struct instant finish_by; /*     or then */
+};
+
+/* elector.c: one event, now, or after the one at hand, if this is called from a callback. */
+void elector_step(struct elector *e, struct lease_event ev);
+
+/* elector_record.c. These start an operation, which is one of the lease machine's actions; its end is an event. */
+void elector_read(struct elector *e, const struct lease_actions *a);
+void elector_write(struct elector *e, const struct lease_actions *a);
+void elector_drop_written(struct elector *e);
+/* Watches the record if the store offers that, else the lease machine polls. */
+void elector_watch(struct elector *e);
+/* The largest token seen: no term begins with one that is not larger. */
+void elector_see_token(struct elector *e, int64_t token);
+/* Tells the user the running term's deadlines, if they have changed. */
+void elector_publish(struct elector *e);
+/* The death watch's callback; arg: the elector. */
+void elector_on_dead(void *arg);
+
+/* elector_report.c: tells the user, and the log, who leads by what was read or written last. */
+void elector_report_leader(struct elector *e, bool self);
+void elector_report_no_leader(struct elector *e);
+
+/* elector_say.c. */
+void elector_say(struct elector *e, enum log_level level, const char *event, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* The same trouble is logged once, and again after a minute: a store that is down must not fill the disk. */
+void elector_say_trouble(struct elector *e, const char *event, const char *text);
+void elector_trouble_over(struct elector *e);
+/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. */
+void elector_trouble_over_if_readable(struct elector *e, const struct version *seen);
+/* An operation had no answer, or had one. A store that has been silent for as long as a leader could not survive is
+ * said to be lost, once. */
+void elector_contact_failed(struct elector *e, bool write);
+void elector_contact_good(struct elector *e);
+
+#endif
