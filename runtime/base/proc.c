@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,20 @@ uint64_t proc_pid_namespace(void)
 	if (readlink("/proc/self", pid, sizeof pid - 1) < 0 || atoi(pid) != getpid())
 		return 0; /* /proc shows an outer namespace, where processes have other numbers */
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* The first namespace's inode is the same on every machine: PROC_PID_INIT_INO in Linux's include/linux/proc_ns.h. The
+ * others' are unique among those that there are. */
+#define FIRST_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
+
+void proc_self_name(char *out)
+{
+	uint64_t namespace = proc_pid_namespace();
+
+	if (namespace == 0 || namespace == FIRST_PID_NAMESPACE)
+		snprintf(out, PROC_SELF_NAME, "%d", (int)getpid());
+	else
+		snprintf(out, PROC_SELF_NAME, "%d-%" PRIu64, (int)getpid(), namespace);
 }
 
 int proc_time_namespace(uint64_t *out)

@@ -38,6 +38,11 @@ void proc_boot_id(char *out);
 /* The PID namespace of this process; 0 if /proc shows another namespace. */
 uint64_t proc_pid_namespace(void);
 
+/* What no other process of this machine is called, for names in a directory that containers may share: its PID; in a
+ * PID namespace that is not the machine's first, PID-NAMESPACE. out: PROC_SELF_NAME bytes. */
+#define PROC_SELF_NAME 40
+void proc_self_name(char *out);
+
 /* The time namespace of this process; 0 where the kernel has none. -1 if it cannot be seen. */
 int proc_time_namespace(uint64_t *out);
 

@@ -3,6 +3,7 @@
 #include "admin/changes.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/trust.h"
 #include "election/death_watch.h"
 #include "loop/offload.h"
@@ -100,18 +101,21 @@ static void program_on_control(void *arg, const struct control_request *r, struc
 	p->ops->control(p->arg, r, reply);
 }
 
-/* PID.sock in the first directory that can be used. NULL: in none of them; *err is about the first. */
+/* PID.sock, or PID-NAMESPACE.sock (proc_self_name), in the first directory that can be used. NULL: in none of them;
+ * *err is about the first. */
 static struct control *open_control_somewhere(struct program *p, struct err *err)
 {
 	struct control *c = NULL;
 	struct err other = { 0 };
+	char self[PROC_SELF_NAME];
 
+	proc_self_name(self);
 	for (int place = 0; !c && place < CONTROL_DIRS; place++) {
 		char dir[PATH_MAX];
 		struct err *why = place == 0 ? err : &other;
 		if (control_dir(p->env.state_dir, place, true, dir, sizeof dir, why) < 0)
 			continue;
-		char *path = mem_printf("%s/%d.sock", dir, (int)getpid());
+		char *path = mem_printf("%s/%s.sock", dir, self);
 		c = control_new(p->loop, path, program_on_control, p, p->events, why);
 		free(path);
 	}

@@ -1,6 +1,7 @@
 #include "serve/listener.h"
 
 #include "base/mem.h"
+#include "base/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -195,15 +196,18 @@ static int unix_publish(const char *first, const char *path, struct err *err)
 }
 
 /* A socket that is bound and does not listen yet refuses connections, as one does whose process is dead. So it gets the
- * name at which others look for it when it listens. PID.new is no longer than PID.sock: it fits where that does. */
+ * name at which others look for it when it listens. The first one is this process's alone: another one would take that
+ * socket for a dead one's, and put its own in its place. */
 int listener_unix(const char *path, mode_t mode, struct err *err)
 {
 	struct sockaddr_un sa;
 	const char *slash = strrchr(path, '/');
+	char self[PROC_SELF_NAME];
 
 	if (listener_address(path, &sa, err) < 0)
 		return -1;
-	char *first = mem_printf("%.*s%d.new", slash ? (int)(slash + 1 - path) : 0, path, (int)getpid());
+	proc_self_name(self);
+	char *first = mem_printf("%.*s%s.new", slash ? (int)(slash + 1 - path) : 0, path, self);
 	int fd = unix_listen(first, mode, err);
 	if (fd >= 0) {
 		int failed = unix_publish(first, path, err);

@@ -23,7 +23,7 @@ void listener_name(int fd, char *out, size_t size, bool *loopback);
 
 /* A listening socket at path with this mode, whatever the umask; -1 with *err. A socket there that nobody listens at is
  * replaced; one that answers, or what is no socket, is an error. The file is there only once it accepts connections;
- * before that it is PID.new in the same directory. */
+ * before that it is PID.new in the same directory (proc_self_name.new). */
 int listener_unix(const char *path, mode_t mode, struct err *err);
 
 /* The file that listener_unix has made at path; and its removal, unless another file has that name by now. Before the

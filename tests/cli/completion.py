@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
+from processes import LUNARCH, PATIENCE, ROOT, scratch, socket_name, wait_for
 from tap import done, note, ok, same, skip
 
 TMP = scratch()
@@ -176,7 +176,7 @@ def test_lines() -> None:
         "lunarch doctor ": options_of("doctor"),
         f"lunarch ctl --state-dir {STATE} --election ": ["first", "second"],
         f"lunarch ctl --state-dir={STATE} --election s": ["second"],
-        f"lunarch ctl --state-dir {STATE} --control ": [f"{STATE}/ctl/{elector.pid}.sock"],
+        f"lunarch ctl --state-dir {STATE} --control ": [f"{STATE}/ctl/{socket_name(elector.pid)}"],
         f"lunarch ctl --state-dir {STATE} why {SCRIPT[:-2]}": [SCRIPT],
         f"lunarch ctl --state-dir {STATE} --lock {TMP}/n": [],
         f"lunarch ctl --state-dir {STATE} --lock file:{TMP}/lock-f": [f"file:{TMP}/lock-first"],

@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import apart
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from processes import LUNARCH, PATIENCE, children, piped, scratch, socket_name, wait_for
 from tap import done, note, ok, same
 
 apart.enter()
@@ -77,7 +77,7 @@ def test_one() -> Any:
     lock = TMP + "/lock"
     c = Candidate("--lock", lock, "--identity", "me", SCRIPT)
     lead = c.event("became_leader")
-    path = f"{CTL}/{c.pid}.sock"
+    path = f"{CTL}/{socket_name(c.pid)}"
     ok(
         stat.S_IMODE(os.stat(CTL).st_mode) == 0o700 and stat.S_IMODE(os.stat(path).st_mode) == 0o600,
         "socket and directory are for their user alone",
@@ -116,7 +116,7 @@ def test_one() -> Any:
     second.wait("new_leader")
     check(run("ctl", "status"), 2, "2 electors", "--list", what="with two electors ctl asks which")
     same(run("ctl", "--list").stdout.count("pid "), 2, "--list: both")
-    theirs = f"{CTL}/{second.pid}.sock"
+    theirs = f"{CTL}/{socket_name(second.pid)}"
     check(run("ctl", "status", SCRIPT), 2, f"2 electors are running with {SCRIPT}", what="and with two of one script")
     other = os.path.join(TMP, "other.lua")
     with open(other, "w") as f:
@@ -124,7 +124,11 @@ def test_one() -> Any:
     third = Candidate("--lock", lock + "-3", "--identity", "third", other)
     third.wait("became_leader")
     r = run("ctl", "--list")
-    ok(f"pid {third.pid}  {CTL}/{third.pid}.sock\n  run {other}\n" in r.stdout, "--list shows the script", r.stdout)
+    ok(
+        f"pid {third.pid}  {CTL}/{socket_name(third.pid)}\n  run {other}\n" in r.stdout,
+        "--list shows the script",
+        r.stdout,
+    )
     check(run("ctl", "status", other), 0, f"file:{lock}-3", what="a script's name says which elector is asked")
     check(run("ctl", "resign", "1h", other), 0, what="also behind a duration")
     ok(third.wait("stopped_leading", "resigned"), "which is then told to that one")
@@ -142,7 +146,11 @@ def test_one() -> Any:
     holds = Candidate("--lock", lock + "-4", "--", "sleep", "1000", command="exec")
     holds.wait("became_leader")
     r = run("ctl", "--list")
-    ok(f"pid {holds.pid}  {CTL}/{holds.pid}.sock\n  exec sleep\n" in r.stdout, "--list shows exec's program", r.stdout)
+    ok(
+        f"pid {holds.pid}  {CTL}/{socket_name(holds.pid)}\n  exec sleep\n" in r.stdout,
+        "--list shows exec's program",
+        r.stdout,
+    )
     holds.stop()
     many = os.path.join(TMP, "many.lua")
     with open(many, "w") as f:
@@ -295,6 +303,58 @@ def test_places() -> None:
     )
 
 
+def starts_up(path: str) -> socket.socket:
+    """A socket as an elector has it that begins to listen in this moment: it has a name, and refuses whoever comes."""
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(path)
+    return s
+
+
+def test_containers() -> None:
+    """Electors in PID namespaces of their own are all process 1, and may share the directory."""
+    apart_pids = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    os.makedirs(CTL, mode=0o700, exist_ok=True)
+    other = starts_up(f"{CTL}/1.new")
+    inside = [
+        Candidate("--lock", f"{TMP}/lock-ns{i}", "--identity", f"ns{i}", SCRIPT, prefix=apart_pids) for i in range(2)
+    ]
+    outside = Candidate("--lock", TMP + "/lock-ns2", "--identity", "ns2", SCRIPT)
+    for c in (*inside, outside):
+        c.wait("became_leader")
+    ok(os.path.lexists(f"{CTL}/1.new"), "containers: what another process 1 is about to listen at is left alone")
+    other.close()
+    os.unlink(f"{CTL}/1.new")
+    electors = [children(c.pid)[0] for c in inside]
+    paths = [f"{CTL}/{socket_name(1, os.stat(f'/proc/{e}/ns/pid').st_ino)}" for e in electors]
+    same(
+        [c.event("print")["message"].split()[1] for c in inside],
+        paths,
+        "containers: two electors that are process 1 listen at names of their own",
+    )
+    same([c.all("no_control") for c in (*inside, outside)], [[], [], []], "... and none of them has no socket")
+    listed = run("ctl", "--list").stdout
+    ok(
+        all(f"pid 1  {p}\n" in listed for p in paths) and f"{CTL}/{socket_name(outside.pid)}\n" in listed,
+        "... --list shows them beside the one of the machine itself",
+        listed,
+    )
+    for i in range(3):
+        got = json.loads(run("ctl", "--json", "--lock", f"file:{TMP}/lock-ns{i}", "status").stdout)
+        same(got["elections"][0]["identity"], f"ns{i}", f"... and --lock finds the right one of them: {i + 1}")
+    inside[0].kill(signal.SIGKILL, electors[0])
+    inside[0].leave()
+    listed = run("ctl", "--list").stdout
+    ok(
+        paths[0] not in listed and paths[1] in listed and not os.path.exists(paths[0]),
+        "... of a killed one --list removes what is left, and nothing else",
+        listed,
+    )
+    inside[1].kill(signal.SIGTERM, electors[1])
+    inside[1].leave()
+    ok(not os.path.exists(paths[1]), "... one that ends takes its own with it")
+    outside.stop()
+
+
 def listen(address: Any) -> Any:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     s.settimeout(60)
@@ -364,6 +424,7 @@ def test_systemd_exec() -> None:
 test_nobody()
 test_protocol(*test_one())
 test_places()
+test_containers()
 test_systemd()
 test_systemd_exec()
 done()

@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import apart
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch
+from processes import LUNARCH, scratch, socket_name
 from tap import done, ok, same, skip
 
 apart.enter()
@@ -95,21 +95,21 @@ def test_homeless() -> None:
         "with another lock it starts without a warning",
     )
     r = run("ctl", "is-leading", prefix=AS_USER)
-    ok(r.returncode == 0 and os.listdir(sockets) == [f"{a.pid}.sock"], "... and ctl works")
+    ok(r.returncode == 0 and os.listdir(sockets) == [socket_name(a.pid)], "... and ctl works")
     a.stop()
     os.mkdir(f"{TMP}/runtime", 0o777)
     os.chown(f"{TMP}/runtime", USER, USER)
     env = {"RUNTIME_DIRECTORY": f"{TMP}/runtime:/elsewhere"}
     b = Candidate("--lock", lock, "-e", IDLE, prefix=AS_USER, env=env)
     b.wait("became_leader")
-    same(os.listdir(f"{TMP}/runtime/ctl"), [f"{b.pid}.sock"], "under systemd the socket is in $RUNTIME_DIRECTORY")
+    same(os.listdir(f"{TMP}/runtime/ctl"), [socket_name(b.pid)], "under systemd the socket is in $RUNTIME_DIRECTORY")
     ok(f"{b.pid}" in run("ctl", "--list", prefix=AS_USER, env=env).stdout, "... where ctl finds it")
     b.stop()
     os.makedirs(f"/run/user/{USER}")
     os.chown(f"/run/user/{USER}", USER, USER)
     c = Candidate("--lock", lock, "-e", IDLE, prefix=AS_USER, env={"RUNTIME_DIRECTORY": ""})
     c.wait("became_leader")
-    same(os.listdir(f"/run/user/{USER}/lunarch"), [f"{c.pid}.sock"], "in a session it is in /run/user/UID")
+    same(os.listdir(f"/run/user/{USER}/lunarch"), [socket_name(c.pid)], "in a session it is in /run/user/UID")
     c.stop()
     shutil.rmtree(f"/run/user/{USER}")
     shutil.rmtree(sockets)

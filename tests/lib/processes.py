@@ -139,6 +139,15 @@ def runs_lock_file(pid: int) -> bool:
     return line.startswith((b"lunarch: lock ", b"lunarch\0-x\0driver\0"))
 
 
+FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: the machine's own
+
+
+def socket_name(pid: int, namespace: int = 0) -> str:
+    """The control socket's name of an elector: its PID, as it sees that itself, and in a container its namespace, too."""
+    namespace = namespace or os.stat("/proc/self/ns/pid").st_ino
+    return f"{pid}.sock" if namespace == FIRST_PID_NAMESPACE else f"{pid}-{namespace}.sock"
+
+
 def children(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:
