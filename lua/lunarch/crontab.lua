@@ -8,7 +8,7 @@ local LIST_TIMES <const> = 3 -- of each job
 local LATEST <const> = 253402300799 -- the last second of the year 9999
 local MARKS_MAX <const> = 15000 -- bytes of the checkpoint (16 KB) that the jobs' marks may take
 local MARK_BYTES <const> = 16 -- of a mark without the job's name: quotes, colon, comma, and the time
-local EISDIR <const> = 21
+local ENOENT <const>, ENOTDIR <const>, EISDIR <const> = 2, 20, 21
 local TAIL <const> = 65536 -- bytes of each history, in which a leader looks for the jobs' last runs
 local SENDMAIL <const> = "/usr/sbin/sendmail"
 
@@ -24,7 +24,7 @@ local function files_kind(value)
 end
 
 local known = { files = files_kind, system = "boolean", user = "text", home = "text", directory = "text", on_failure = "text", sendmail = "text",
-	catch_up = "seconds" }
+	catch_up = "seconds", need_shells = "boolean" }
 
 -- The user of this process, and the home directory, by the file of passwords.
 local function who_am_i()
@@ -37,6 +37,11 @@ local function who_am_i()
 			return name, home
 		end
 	end
+end
+
+local function is_missing(path)
+	local file <close>, _, code = io.open(path, "r")
+	return not file and (code == ENOENT or code == ENOTDIR)
 end
 
 local function is_system(path)
@@ -126,6 +131,22 @@ return function(natives)
 		end
 	end
 
+	-- Without its shell a job can never begin: this is said before the first of them is due. A name without a directory is looked for in PATH.
+	local function check_shells(jobs, options, errors)
+		local said = {}
+		for _, job in ipairs(jobs) do
+			local shell = job.env.SHELL
+			if not said[shell] and shell:find("/", 1, true) and is_missing(shell) then
+				said[shell] = true
+				errors[#errors + 1] = ("%s:%d: there is no %s on this machine, the shell with which this command is run. Install it, or name another above "
+					.. "the line: SHELL=PATH (Lunarch's own image has none: make one FROM it)"):format(job.path, job.line, shell)
+			end
+		end
+		if options.on_failure and is_missing "/bin/sh" then
+			errors[#errors + 1] = "--on-failure is run with /bin/sh, and there is none on this machine"
+		end
+	end
+
 	local function read(what, options)
 		local user, home = options_of(what, options)
 		local parse = use "crontab"(natives.cron)
@@ -148,6 +169,9 @@ return function(natives)
 		name_jobs(jobs, errors)
 		if #errors == 0 and #jobs == 0 then
 			errors[1] = table.concat(options.files, ", ") .. ": found no job"
+		end
+		if options.need_shells then
+			check_shells(jobs, options, errors)
 		end
 		return jobs, errors
 	end

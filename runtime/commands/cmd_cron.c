@@ -172,6 +172,8 @@ static void cron_describe(struct cron_call *c, bool quiet)
 	add_text(&c->json, "sendmail", o->value[OPTION_SENDMAIL].text);
 	add_text(&c->json, "directory", c->directory);
 	buf_adds(&c->json, o->value[OPTION_SYSTEM].number ? ",\"system\":true" : "");
+	/* What a list shows runs on another machine, perhaps. */
+	buf_adds(&c->json, c->order == CRON_LEADS || c->order == CRON_CHECKS ? ",\"need_shells\":true" : "");
 	buf_adds(&c->json, "}");
 	c->rest[0] = c->json.data;
 	c->rest[1] = (char *)(quiet ? "quiet" : o->value[OPTION_JSON].number ? "json" : "");

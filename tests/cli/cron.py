@@ -173,6 +173,72 @@ def hostile() -> None:
     ok(True, "60 crontabs of bytes by chance are jobs, or an error with a line")
 
 
+# ---- a machine without a shell, as Lunarch's image is ----
+
+# A root with the libraries and what this test has, and without /bin and /usr/bin. Arguments: that root, directories, "--", a command.
+WITHOUT_SHELL = """
+root=$1; shift; mount -t tmpfs none "$root"
+for d in /usr/lib /lib /lib64 /proc /dev /etc; do [ ! -d "$d" ] || { mkdir -p "$root$d"; mount --rbind "$d" "$root$d"; }; done
+while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done; shift
+exec chroot "$root" "$@"
+"""
+
+
+def shell_less() -> None:
+    top = os.path.join(room, "root")
+    os.mkdir(top)
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    apart = [
+        "unshare",
+        *user,
+        "--mount",
+        "sh",
+        "-c",
+        WITHOUT_SHELL,
+        "sh",
+        top,
+        ROOT,
+        os.path.dirname(LUNARCH),
+        room,
+        "--",
+    ]
+
+    def inside(*args: str) -> Any:
+        return subprocess.run(
+            [*apart, LUNARCH, "cron", *args], capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
+        )
+
+    tab = write("shell.tab", f"SHELL={LUNARCH}\n* * * * * true\nSHELL=/bin/sh\n* * * * * true\n* * * * * false\n")
+    said = f"{tab}:4: there is no /bin/sh on this machine, the shell with which this command is run."
+    lock, out = os.path.join(room, "shell.lock"), os.path.join(room, "shell.out")
+    r = inside("check", tab)
+    ok(
+        r.returncode == 1 and r.stderr.startswith(said) and r.stderr.count("\n") == 1 and "SHELL=" in r.stderr,
+        "without /bin/sh: cron check says so once, with the first line that needs it",
+        r.stderr,
+    )
+    r = inside("--lock", lock, "--output-dir", out, tab)
+    ok(r.returncode == 1 and r.stderr.startswith(said), "... and cron does at its start", r.stderr)
+    ok(not os.path.exists(lock), "... and does not campaign")
+    r = inside("list", tab)
+    ok(r.returncode == 0 and r.stdout.count("next") == 9, "... a list needs no shell", r.stdout + r.stderr)
+    other = write("shell.other", f"SHELL={LUNARCH}\n* * * * * true\n")
+    r = inside("check", other)
+    same((r.returncode, r.stdout), (0, "1 job, no problem found\n"), "... nor does a job with a shell that is there")
+    r = inside("--lock", lock, "--output-dir", out, "--on-failure", "true", other)
+    ok(
+        r.returncode == 1 and "--on-failure is run with /bin/sh, and there is none" in r.stderr,
+        "... --on-failure needs it",
+        r.stderr,
+    )
+    r = cron("check", write("shell.bad", "* * * * * true\nSHELL=/bin/nosh\n* * * * * true\n"))
+    ok(
+        r.returncode == 1 and "shell.bad:3: there is no /bin/nosh" in r.stderr,
+        "a SHELL that is nowhere is named",
+        r.stderr,
+    )
+
+
 # ---- beside Debian's cron(8) ----
 
 TABLE = """\
@@ -403,7 +469,7 @@ def on_redis() -> None:
         faults(Cluster("redis", f"redis://127.0.0.1:{server.port}/cron", 5))
 
 
-slow = [lambda: faults(Cluster("file", os.path.join(room, "lock"), JOBS)), on_redis, with_mail, reads, says]
+slow = [lambda: faults(Cluster("file", os.path.join(room, "lock"), JOBS)), on_redis, with_mail, reads, says, shell_less]
 if os.geteuid() == 0 and os.path.exists("/usr/sbin/cron") and subprocess.run(["unshare", "-m", "true"]).returncode == 0:
     slow.append(beside_debian)
 else:

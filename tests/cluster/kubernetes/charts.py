@@ -6,6 +6,7 @@ more."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -232,6 +233,54 @@ def chart(c: Cluster) -> None:
     )
 
 
+def notes(c: Cluster, ns: str, *args: str) -> str:
+    """What helm install says, which helm template does not show. Of a copy that takes any Kubernetes: install does not
+    know --kube-version."""
+    copy = os.path.join(scratch(), "chart")
+    shutil.copytree(CHART, copy)
+    path = os.path.join(copy, "Chart.yaml")
+    with open(path) as f:
+        text = re.sub(r"(?m)^kubeVersion:.*\n", "", f.read())
+    with open(path, "w") as f:
+        f.write(text)
+    r = tool(
+        *("helm", "install", "night", copy, "--namespace", ns, "--dry-run=client", "--kubeconfig", c.kubeconfig(ns)),
+        *("--set", "script=x", *args),
+    )
+    if r.returncode:
+        note(r.stderr)
+    return r.stdout.partition("\nNOTES:\n")[2]
+
+
+def rights(c: Cluster) -> None:
+    """What the role has, and what helm says of it, by the kind of lock."""
+    ns = c.namespace("rights")
+    for lock, words in (
+        ("", "has the rights for it, and for night-next"),
+        ("kube:///spare", "THE ROLE HAS NO RIGHTS FOR IT"),
+        ("redis://r/night", "in a store of kind redis, which asks Kubernetes for no rights"),
+        ("/srv/locks/night?shared=link", "a directory that all pods see"),
+        ("file:/srv/locks/night?shared=link", "a directory that all pods see"),
+        ("night", "THE LOCK night IS OF EACH POD ALONE"),
+        ("none:", "IS OF EACH POD ALONE"),
+    ):
+        said = notes(c, ns, "--set", f"lock={lock}")
+        ok(words in said, f"chart: helm install says of the lock '{lock}': {words}", said)
+    said = notes(c, ns, "--set", "service=shop:8080")
+    ok("The Service shop must be there, without a selector" in said, "chart: and what Service must be there", said)
+    # The rules that the notes give are enough.
+    said = notes(c, ns, "--set", "lock=kube:///spare")
+    rules = yaml.safe_load("\n".join(line for line in said.splitlines() if line.startswith("  - {")))
+    file = os.path.join(scratch(), "values.json")
+    with open(file, "w") as f:
+        f.write(json.dumps({"rules": rules}).replace("NAME", "spare"))
+    r = helm(ns, "--set", "script=x,lock=kube:///spare", "--values", file)
+    made = taken(c, ns, "rights", r.stdout)
+    (container,) = kind(made, "Deployment")["spec"]["template"]["spec"]["containers"]
+    probes = [container["livenessProbe"], container["readinessProbe"]]
+    led(c, ns, "rights", made, container, probes, SCRIPT)
+
+
 def password(c: Cluster) -> None:
     """From a Secret, for a store that asks for one: a real Redis."""
     ns, secret = c.namespace("password"), "pass%2F:@word"
@@ -349,6 +398,7 @@ def state_file(c: Cluster) -> None:
 try:
     with Cluster() as cluster:
         chart(cluster)
+        rights(cluster)
         password(cluster)
         kustomization(cluster)
         service(cluster)
