@@ -29,6 +29,11 @@ def sources_in(*rooms: str) -> list[str]:
 # The files of lua/ as C, made in the directory of the objects.
 PRELUDE = "prelude.c"
 
+# A program that is built of it also tests the files of lua/.
+LUA_FILES = sorted(
+    os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, "lua", "*", "*.lua")) if "/meta/" not in path
+)
+
 # What each program is built of. A mutant belongs to the first one that has its file, and the test that it names.
 LEASE = [f"runtime/lease/{name}.c" for name in ("lease", "lease_times", "lease_waits")]
 SIMULATOR = [
@@ -199,6 +204,8 @@ UNIT_TESTS = [
     + sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/driver/test_driver.c"],
+    sources_in("base", "cron")
+    + ["runtime/api/lua_cron.c", "runtime/script/bind.c", PRELUDE, "tests/unit/cron/test_cron.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-llua5.4", "-ldl", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.
@@ -227,15 +234,32 @@ def mutants(path: str = os.path.join(HERE, "mutants.txt")) -> Iterator[Any]:
 def program_of(name: str) -> Any:
     """The sources of the program that tests this file, and the file's path."""
     for sources in (SIMULATOR, *UNIT_TESTS):
-        paths = {os.path.basename(path): path for path in sources}
+        paths = {os.path.basename(path): path for path in sources + (LUA_FILES if PRELUDE in sources else [])}
         if all(word in paths for word in name.split()):
             return sources, paths[name.split()[0]]
     sys.exit(f"mutants.txt: no program is built of {name}")
 
 
+def embed(directory: str, changed: str = "", text: str = "") -> str:
+    """Makes the prelude in that directory, of the files of lua/, with another text in one of them. Its path."""
+    with tempfile.TemporaryDirectory() as d:
+        for path in LUA_FILES:
+            os.makedirs(os.path.join(d, os.path.dirname(path)), exist_ok=True)
+            if path != changed:
+                os.symlink(os.path.join(os.path.realpath(ROOT), path), os.path.join(d, path))
+        if changed:
+            with open(os.path.join(d, changed), "w") as f:
+                f.write(text)
+        out = os.path.join(directory, PRELUDE)
+        script = os.path.join(os.path.realpath(ROOT), "scripts", "embed-lua.sh")
+        with open(out, "w") as f:
+            subprocess.run([script, "-", *LUA_FILES], cwd=d, stdout=f, check=True)
+    return out
+
+
 def compiled(room: str, directory: str, path: str, flags: list[str]) -> str:
     """The object file of this source, which stays in the directory."""
-    if os.path.basename(path) == PRELUDE:
+    if os.path.basename(path) == PRELUDE and directory == room:
         path = os.path.join(room, PRELUDE)
     out = os.path.join(directory, (flags[0] + os.path.relpath(path, ROOT)).replace("/", "-") + ".o")
     includes = [os.path.join(ROOT, d) for d in ("tests/sim", "tests/lib", "runtime")] + [room]
@@ -248,9 +272,12 @@ def compiled(room: str, directory: str, path: str, flags: list[str]) -> str:
 def build(room: str, directory: str, sources: Any, broken: Any, text: str) -> Any:
     """room: a directory with version.h, for the objects of what has no mutant."""
     flags = ["-O2"] if sources is SIMULATOR else UNIT_FLAGS
-    changed = os.path.join(directory, os.path.basename(broken))
-    with open(changed, "w") as f:
-        f.write(text)
+    if broken in LUA_FILES:
+        changed, broken = embed(directory, broken, text), PRELUDE
+    else:
+        changed = os.path.join(directory, os.path.basename(broken))
+        with open(changed, "w") as f:
+            f.write(text)
     program = os.path.join(directory, "program")
     objects = [
         compiled(room, *((directory, changed) if path == broken else (room, os.path.join(ROOT, path))), flags)
@@ -313,10 +340,7 @@ def main() -> Any:
     room = tempfile.TemporaryDirectory()
     with open(os.path.join(room.name, "version.h"), "w") as f:
         f.write('#define LUNARCH_VERSION "of mutants"\n')
-    with open(os.path.join(room.name, PRELUDE), "w") as f:
-        files = sorted(glob.glob(os.path.join(ROOT, "lua", "*", "*.lua")))
-        names = [os.path.relpath(path, ROOT) for path in files if "/meta/" not in path]
-        subprocess.run(["scripts/embed-lua.sh", "-", *names], cwd=ROOT, stdout=f, check=True)
+    embed(room.name)
     for number, (name, rule, source, text, replacement) in enumerate(mutants()):
         if number % parts != part % parts or (words and not any(word in name for word in words)):
             continue
