@@ -246,6 +246,8 @@ static bool is_lasting(int error)
 	       error != EMFILE && error != ESTALE && error != ETIMEDOUT;
 }
 
+/* Before the loop runs: nothing is led yet, and a wrong path is an error of the command line. A thread would have to be
+ * waited for just as long, and the first guard is a fork of a process that has none (process/guard_start.h). */
 static int write_first(struct state_file *f, struct err *err)
 {
 	describe(f, &f->write.content);
@@ -316,7 +318,8 @@ void state_file_free(struct state_file *f)
 		file_release(f);
 	} else {
 		log_event(LOG_WARN, NULL, "state_file_failed",
-		          "--state-file %s: its file system does not answer; the file does not say that we end",
+		          "--state-file %s: its file system does not answer, or no thread can be started; the file does "
+		          "not say that we end",
 		          f->path);
 	}
 }

@@ -1,18 +1,22 @@
 #include "loop/offload.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <ev.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define STACK_BYTES (512 * 1024) /* enough for libraries; a page that is never used takes no memory */
+#define RETRY_AFTER (100 * NSEC_PER_MS)
 
 struct offload {
 	struct ev_loop *loop;
 	ev_async finished;
+	ev_timer retry; /* active while jobs wait and there is no thread */
 	pthread_mutex_t mutex;
 	pthread_cond_t more, idle;
 	struct offload_job *todo, **todo_end;
@@ -20,6 +24,7 @@ struct offload {
 	int threads, most;
 	int busy, waiting; /* how many jobs run, how many wait for a thread */
 	bool closed;
+	bool short_of_threads; /* which has been said */
 };
 
 static void append(struct offload_job ***end, struct offload_job *j)
@@ -77,8 +82,8 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* The threads block all signals, which the loop's thread handles. */
-static bool start_thread(struct offload *o)
+/* The threads block all signals, which the loop's thread handles. The result is an errno. */
+static int start_thread(struct offload *o)
 {
 	pthread_attr_t attr;
 	pthread_t id;
@@ -89,10 +94,67 @@ static bool start_thread(struct offload *o)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	bool started = pthread_create(&id, &attr, thread_main, o) == 0;
+	int error = pthread_create(&id, &attr, thread_main, o);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return started;
+	return error;
+}
+
+static void say_short(struct offload *o, int error)
+{
+	if (!error && o->short_of_threads)
+		log_event(LOG_INFO, NULL, "thread_started", "a thread could be started: what waited for it is done");
+	else if (error && !o->short_of_threads)
+		log_event(LOG_WARN, NULL, "no_thread",
+		          "no thread can be started (%s): files, names and log-ins that may have to be waited for wait "
+		          "until one can be, since on this thread they would hold up the renewals. Allow this more "
+		          "processes and threads (pids.max or TasksMax= of its cgroup, ulimit -u), or more memory",
+		          strerrordesc_np(error));
+	o->short_of_threads = error != 0;
+}
+
+/* false: jobs wait, and there is no thread. Where there is one, what cannot have another waits for that one. */
+static bool add_thread(struct offload *o)
+{
+	pthread_mutex_lock(&o->mutex);
+	/* Waiting jobs count, too: a thread that was woken for one of them is not free for this one. */
+	bool wanted = o->busy + o->waiting > o->threads && o->threads < o->most;
+	int error = wanted ? start_thread(o) : 0;
+	if (wanted && !error)
+		o->threads++;
+	bool served = o->threads > 0 || !o->waiting;
+	pthread_mutex_unlock(&o->mutex);
+	if (wanted && (!served || !error))
+		say_short(o, error);
+	return served;
+}
+
+/* This timer alone must not keep the loop running either. */
+static void stop_retrying(struct offload *o)
+{
+	if (!ev_is_active(&o->retry))
+		return;
+	ev_ref(o->loop);
+	ev_timer_stop(o->loop, &o->retry);
+}
+
+static void retry_later(struct offload *o)
+{
+	if (ev_is_active(&o->retry))
+		return;
+	ev_now_update(o->loop);
+	ev_timer_set(&o->retry, (double)RETRY_AFTER / NSEC_PER_SEC, (double)RETRY_AFTER / NSEC_PER_SEC);
+	ev_timer_start(o->loop, &o->retry);
+	ev_unref(o->loop);
+}
+
+static void offload_on_retry(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct offload *o = w->data;
+
+	(void)loop, (void)revents;
+	if (add_thread(o))
+		stop_retrying(o);
 }
 
 static void offload_on_finished(struct ev_loop *loop, ev_async *w, int revents)
@@ -125,26 +187,11 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	pthread_cond_init(&o->more, NULL);
 	pthread_cond_init(&o->idle, NULL);
 	ev_async_init(&o->finished, offload_on_finished);
-	o->finished.data = o;
+	ev_init(&o->retry, offload_on_retry);
+	o->finished.data = o->retry.data = o;
 	ev_async_start(loop, &o->finished);
 	ev_unref(loop); /* this watcher alone must not keep the loop running */
 	return o;
-}
-
-/* No thread could be started: the jobs run on the loop's thread, which blocks it. */
-static void run_here(struct offload *o)
-{
-	pthread_mutex_lock(&o->mutex);
-	while (o->todo) {
-		struct offload_job *j = take_first(&o->todo, &o->todo_end);
-		o->waiting--;
-		pthread_mutex_unlock(&o->mutex);
-		j->work(j);
-		pthread_mutex_lock(&o->mutex);
-		append(&o->done_end, j);
-	}
-	pthread_mutex_unlock(&o->mutex);
-	ev_async_send(o->loop, &o->finished);
 }
 
 void offload_run(struct offload *o, struct offload_job *j)
@@ -152,19 +199,15 @@ void offload_run(struct offload *o, struct offload_job *j)
 	pthread_mutex_lock(&o->mutex);
 	append(&o->todo_end, j);
 	o->waiting++;
-	/* Waiting jobs count, too: a thread that was woken for one of them is not free for this one. */
-	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
-		o->threads++;
-	bool nobody = o->threads == 0;
 	pthread_mutex_unlock(&o->mutex);
-	pthread_cond_signal(&o->more); /* after the unlock, so that the thread need not wait for the mutex */
-	if (nobody)
-		run_here(o);
+	bool served = add_thread(o);
+	pthread_cond_signal(&o->more); /* without the mutex, so that the thread need not wait for it */
+	if (!served)
+		retry_later(o);
 }
 
-bool offload_wait(struct offload *o, nsec at_most)
+static bool wait_idle(struct offload *o, nsec end)
 {
-	nsec end = clock_monotonic() + at_most;
 	struct timespec until = { .tv_sec = end / NSEC_PER_SEC, .tv_nsec = end % NSEC_PER_SEC };
 	int failed = 0;
 
@@ -176,12 +219,22 @@ bool offload_wait(struct offload *o, nsec at_most)
 	return idle;
 }
 
+bool offload_wait(struct offload *o, nsec at_most)
+{
+	nsec end = clock_monotonic() + at_most;
+
+	for (nsec now = clock_monotonic(); now < end && !add_thread(o); now = clock_monotonic())
+		wait_idle(o, end - now < RETRY_AFTER ? end : now + RETRY_AFTER);
+	return wait_idle(o, end);
+}
+
 /* A thread may be inside a call that never returns, so this does not wait for the threads: the last one that ends frees
  * the pool. */
 void offload_free(struct offload *o)
 {
 	if (!o)
 		return;
+	stop_retrying(o);
 	ev_ref(o->loop);
 	ev_async_stop(o->loop, &o->finished);
 	pthread_mutex_lock(&o->mutex);

@@ -22,7 +22,9 @@ struct offload_job {
 /* A thread is started when a job finds none free, at most `threads` of them (1 to 16). NULL with *err. */
 struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err);
 
-/* j belongs to the offload until done is called. */
+/* j belongs to the offload until done is called. Where no thread can be started it waits until one can be, which is
+ * tried ten times a second and logged (no_thread, thread_started): it is never done on the loop's thread. Who cannot
+ * wait for ever has a time limit of his own. */
 void offload_run(struct offload *o, struct offload_job *j);
 
 /* Blocks until no job works or waits, but not longer than at_most. Does not call done: the loop does, or nobody after

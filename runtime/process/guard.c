@@ -35,6 +35,14 @@
  */
 #define WALK_PAUSE NSEC_PER_MS
 #define QUIET_PAUSE (NSEC_PER_MS / 10)
+/* Until a note that could not be sent is sent again. At the end, when nothing lives any more, so often at most: a guard
+ * does not outlive its work for an elector that does not read. */
+#define UNTOLD_PAUSE (5 * NSEC_PER_MS)
+#define UNTOLD_TRIES 20
+
+/* Notes that must arrive, in the order in which they are sent. One place for each: that a command was stopped is no news
+ * any more when it has gone on. */
+enum note_place { NOTE_STARTED, NOTE_STATE, NOTE_FAILED, NOTE_ENDED, NOTES };
 
 struct guard {
 	/* What it was started with. */
@@ -53,11 +61,10 @@ struct guard {
 	pid_t elector_group; /* whom the terminal belonged to */
 	struct page *page;
 
-	int go;          /* a byte written here lets the worker go on; -1: there is none that waits */
-	pid_t worker;    /* 0 once reaped */
-	bool over;       /* kill everything and leave */
-	bool untold_end; /* the note ENDED could not be sent yet */
-	int wait_status;
+	int go;       /* a byte written here lets the worker go on; -1: there is none that waits */
+	pid_t worker; /* 0 once reaped */
+	bool over;    /* kill everything and leave */
+	struct guard_note untold[NOTES]; /* what could not be sent yet; type 0: nothing */
 
 	/* Sweeps go on together: one walk serves them all. */
 	struct sweeps sweeps;
@@ -70,10 +77,52 @@ struct guard {
 	struct guard_begin order; /* the one that is being read; the variables of GUARD_BEGIN stay in it */
 };
 
-static bool guard_tell(const struct guard *g, struct guard_note note)
+/* ---- notes ---- */
+
+/* false: it is to be sent again. What the elector has closed takes no notes any more. */
+static bool guard_send(const struct guard *g, const struct guard_note *note)
 {
-	return send(g->control, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
-	       (errno != EAGAIN && !err_kernel_lacks(errno));
+	return send(g->control, note, sizeof *note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+	       (errno != EAGAIN && errno != EINTR && !err_kernel_lacks(errno));
+}
+
+/* false: something is left. */
+static bool guard_tell_rest(struct guard *g)
+{
+	for (int i = 0; i < NOTES; i++) {
+		if (g->untold[i].type && !guard_send(g, &g->untold[i]))
+			return false;
+		g->untold[i].type = 0;
+	}
+	return true;
+}
+
+static bool guard_has_untold(const struct guard *g)
+{
+	for (int i = 0; i < NOTES; i++)
+		if (g->untold[i].type)
+			return true;
+	return false;
+}
+
+/* Now, or when there is memory and room for it: the loop and the end try again. */
+static void guard_tell(struct guard *g, enum note_place place, struct guard_note note)
+{
+	g->untold[place] = note;
+	guard_tell_rest(g);
+}
+
+/* Why it ends its tree, where the elector could not know that. */
+static void guard_fail(struct guard *g, enum guard_failure what, int error)
+{
+	g->over = true;
+	guard_tell(g, NOTE_FAILED, (struct guard_note){ .type = GUARD_FAILED, .value = error, .slot = what });
+}
+
+static void guard_ended(struct guard *g, int wait_status)
+{
+	g->over = true;
+	guard_tell(g, NOTE_ENDED, (struct guard_note){ .type = GUARD_ENDED, .value = wait_status });
 }
 
 /* ---- start ---- */
@@ -242,12 +291,11 @@ static void guard_started(struct guard *g, pid_t pid)
 {
 	if (pid < 0) {
 		say_not_run(g->argv[0], errno);
-		g->wait_status = 126 << 8;
-		g->untold_end = g->over = true;
+		guard_ended(g, 126 << 8);
 		return;
 	}
 	g->worker = pid;
-	guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
+	guard_tell(g, NOTE_STARTED, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
 }
 
 /* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
@@ -346,12 +394,12 @@ static void guard_on_worker_status(struct guard *g, int status)
 			return;
 		if (WIFSTOPPED(status))
 			guard_give_terminal(g, g->elector_group);
-		guard_tell(g, (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
+		guard_tell(g, NOTE_STATE,
+		           (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
 		return;
 	}
 	g->worker = 0;
-	g->wait_status = status;
-	g->untold_end = g->over = true;
+	guard_ended(g, status);
 }
 
 /* false: there is nobody left. */
@@ -367,12 +415,6 @@ static bool guard_reap(struct guard *g)
 			guard_on_worker_status(g, status);
 	}
 	return true;
-}
-
-static void guard_tell_end(struct guard *g)
-{
-	if (g->untold_end && guard_tell(g, (struct guard_note){ .type = GUARD_ENDED, .value = g->wait_status }))
-		g->untold_end = false;
 }
 
 /* ---- the end ---- */
@@ -440,7 +482,7 @@ static void guard_run_worker(struct guard *g)
 	guard_prepare(g);
 	guard_let_go(g);
 	if (g->go >= 0 && write(g->go, "", 1) < 0 && errno != EPIPE) /* that: the worker has died, the loop reaps it */
-		g->over = true;                                      /* else it would wait for ever */
+		guard_fail(g, GUARD_CANNOT_BEGIN, errno);            /* else it would wait for ever */
 }
 
 /* Without a child there is no descendant, since this is the subreaper. Else: walks and waits until waitpid says that
@@ -451,23 +493,28 @@ static void guard_kill_all(struct guard *g)
 	nsec pause = NSEC_PER_MS;
 
 	page_end_all(g->page);
-	if (!guard_reap(g)) {
-		guard_tell_end(g);
+	if (!guard_reap(g))
 		return;
-	}
 	setpriority(PRIO_PROCESS, 0,
 	            -20); /* a fork storm competes for the processor; without the right to it, so be it */
 	for (;;) {
 		tree_kill_children(g->children); /* which works without memory, too */
 		tree_kill(&g->tree, getpid());
 		bool left = guard_reap(g);
-		guard_tell_end(g);
+		guard_tell_rest(g);
 		if (!left)
 			return;
 		guard_sleep(g, pause);
 		if (pause < NSEC_PER_SEC)
 			pause += pause / 4;
 	}
+}
+
+/* Nothing of the tree lives. */
+static void guard_tell_at_last(struct guard *g)
+{
+	for (int i = 0; i < UNTOLD_TRIES && !guard_tell_rest(g); i++)
+		guard_sleep(g, UNTOLD_PAUSE);
 }
 
 /* ---- sweeping: what a term or an on_next left behind ---- */
@@ -535,11 +582,11 @@ static void guard_report_sweeps(struct guard *g)
 		struct sweep *s = &g->sweeps.slot[slot];
 		if (!s->pending)
 			continue;
-		if (!guard_tell(g, (struct guard_note){ .type = g->unclear ? GUARD_UNCLEAR : GUARD_SWEPT,
-		                                        .value = s->killed,
-		                                        .slot = slot,
-		                                        .next = s->next,
-		                                        .term = s->term }))
+		if (!guard_send(g, &(struct guard_note){ .type = g->unclear ? GUARD_UNCLEAR : GUARD_SWEPT,
+		                                         .value = s->killed,
+		                                         .slot = slot,
+		                                         .next = s->next,
+		                                         .term = s->term }))
 			return; /* the elector does not read: the next walk reports the rest */
 		sweeps_answered(&g->sweeps, s);
 	}
@@ -668,6 +715,21 @@ static void guard_read_orders(struct guard *g)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return;
 	g->over = true; /* the elector closed it, or is not itself any more */
+	if (n < 0)
+		guard_fail(g, GUARD_CANNOT_READ, errno);
+	else if (n > 0)
+		guard_fail(g, GUARD_NO_ORDER, 0);
+}
+
+/* How long it may wait for something to happen; NULL: for ever. */
+static const struct timespec *guard_wait(const struct guard *g)
+{
+	static const struct timespec walk = { .tv_nsec = WALK_PAUSE }, quiet = { .tv_nsec = QUIET_PAUSE },
+				     untold = { .tv_nsec = UNTOLD_PAUSE };
+
+	if (g->sweeps.pending)
+		return g->quiet == 0 || g->unclear ? &walk : &quiet;
+	return guard_has_untold(g) ? &untold : NULL;
 }
 
 /* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
@@ -683,13 +745,13 @@ static void guard_watch(struct guard *g)
 	};
 
 	while (!g->over && !guard_due(g)) {
-		const struct timespec soon = { .tv_nsec = g->quiet == 0 || g->unclear ? WALK_PAUSE : QUIET_PAUSE };
-		ppoll(p, N, g->sweeps.pending ? &soon : NULL, NULL);
+		ppoll(p, N, guard_wait(g), NULL);
 		if (guard_due(g) || p[ELECTOR].revents)
 			return;
 		while (read(g->signals, &info, sizeof info) > 0)
 			;
 		guard_reap(g);
+		guard_tell_rest(g);
 		if (p[CONTROL].revents)
 			guard_read_orders(g);
 		if (g->sweeps.pending && !g->over && !guard_due(g))
@@ -719,8 +781,8 @@ int guard_main(int argc, char **argv, guard_worker *worker)
 	if (!g.held)
 		proc_title("guard", guard_name(&g)); /* nobody needs the arguments any more */
 	guard_watch(&g);
-	guard_tell_end(&g);
 	guard_kill_all(&g);
+	guard_tell_at_last(&g);
 	guard_give_terminal(&g, g.elector_group);
 	return 0;
 }

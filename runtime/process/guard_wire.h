@@ -21,6 +21,13 @@ enum guard_note_type {
 	GUARD_UNCLEAR,     /* the same, but some process cannot be attributed */
 	GUARD_STOPPED,     /* the command was stopped by a signal */
 	GUARD_CONTINUED,
+	GUARD_FAILED, /* slot: enum guard_failure, value: errno or 0. It ends its tree because of that */
+};
+
+enum guard_failure {
+	GUARD_CANNOT_READ = 1, /* its orders */
+	GUARD_NO_ORDER,        /* what came is none */
+	GUARD_CANNOT_BEGIN,    /* its worker waits for a byte that cannot be written */
 };
 
 struct guard_note {

@@ -219,6 +219,22 @@ static void supervisor_on_ended(struct supervisor *c, int status)
 		c->cb->ended(c->arg, status);
 }
 
+static void supervisor_on_guard_failed(const struct supervisor *c, enum guard_failure what, int error)
+{
+	static const char *const cannot[] = {
+		[GUARD_CANNOT_READ] = "read its orders",
+		[GUARD_NO_ORDER] = "make sense of what it was told",
+		[GUARD_CANNOT_BEGIN] = "tell its worker to begin",
+	};
+	const char *thing = (size_t)what < sizeof cannot / sizeof *cannot ? cannot[what] : NULL;
+	const char *why = strerrordesc_np(error); /* "Success": no call failed */
+
+	log_event(LOG_ERROR, NULL, "guard_failed",
+	          "guard %d could not %s (%s), so it kills what it has started (SIGKILL). If this comes again, look for "
+	          "what the kernel lacks (dmesg, limits of memory)",
+	          c->guard, thing ? thing : "go on", why ? why : "no known error");
+}
+
 static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 {
 	struct supervisor *c = arg;
@@ -244,6 +260,9 @@ static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 	case GUARD_CONTINUED:
 		if (c->cb->stopped)
 			c->cb->stopped(c->arg, n.type == GUARD_STOPPED);
+		break;
+	case GUARD_FAILED:
+		supervisor_on_guard_failed(c, (enum guard_failure)n.slot, n.value);
 		break;
 	}
 }

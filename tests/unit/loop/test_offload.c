@@ -1,7 +1,10 @@
 /* Work off the loop: every job is done once, on the loop; a job that hangs does not hold up the others. */
+#include "base/log.h"
 #include "loop/offload.h"
 #include "tap.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <ev.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -9,8 +12,29 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define JOBS 500
+
+/* ---- so many calls of pthread_create fail ---- */
+
+static int creations_fail, creations_failed;
+
+int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
+{
+	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+	if (creations_fail > 0) {
+		creations_fail--;
+		creations_failed++;
+		return EAGAIN;
+	}
+	return real(id, attr, start, arg);
+}
+
+/* ---- */
 
 struct job {
 	struct offload_job off;
@@ -154,6 +178,49 @@ static void test_wait(struct ev_loop *loop)
 	sem_destroy(&open);
 }
 
+static int said_no_thread, said_started;
+
+static void on_line(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
+{
+	(void)arg, (void)level, (void)about, (void)text;
+	said_no_thread += strcmp(event, "no_thread") == 0;
+	said_started += strcmp(event, "thread_started") == 0;
+}
+
+static void test_no_thread(struct ev_loop *loop)
+{
+	static struct job jobs[2], kept;
+	struct offload *o = offload_new(loop, 2, NULL);
+	int begun_before = atomic_load(&begun);
+
+	done = on_wrong_thread = 0;
+	creations_fail = 5;
+	for (int i = 0; i < 2; i++) {
+		jobs[i] = (struct job){ .off = { .work = work, .done = finished } };
+		offload_run(o, &jobs[i].off);
+	}
+	is_int(atomic_load(&begun), begun_before, "where no thread can be started, a job is not done on the loop's");
+	is_int(said_no_thread, 1, "which is said once");
+	run_until(loop, 2);
+	is_int(creations_failed, 5, "a thread is tried again until there is one");
+	ok(!pthread_equal(jobs[0].worked_on, loop_thread) && !pthread_equal(jobs[1].worked_on, loop_thread),
+	   "which does what has waited");
+	is_int(said_started, 1, "this is said, too");
+	offload_free(o);
+
+	o = offload_new(loop, 1, NULL);
+	creations_fail = 1000000;
+	kept = (struct job){ .off = { .work = work, .done = finished } };
+	offload_run(o, &kept.off);
+	ev_run(loop, 0);
+	ok(!kept.worked_on, "a job that waits for a thread does not keep a loop running");
+	ok(!offload_wait(o, 250 * NSEC_PER_MS), "nor is it waited for longer than one is told to");
+	creations_fail = 3;
+	ok(offload_wait(o, 600 * NSEC_PER_SEC), "who waits for it tries again, too");
+	ok(kept.worked_on && !pthread_equal(kept.worked_on, loop_thread), "and it is done by a thread");
+	offload_free(o);
+}
+
 int main(void)
 {
 	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
@@ -164,6 +231,9 @@ int main(void)
 	test_hanging(loop);
 	test_free(loop);
 	test_wait(loop);
+	log_divert(on_line, NULL);
+	test_no_thread(loop);
+	log_divert(NULL, NULL);
 	ok(!offload_new(loop, 0, &err) && err.code == ERR_USAGE, "no threads at all is refused");
 	ok(!offload_new(loop, 17, &err), "so are more than 16");
 	struct offload *idle = offload_new(loop, 2, NULL);

@@ -230,8 +230,10 @@ static void test_orders(void)
 	pid = scene_note(&cut).value;
 	send(cut.control, &begin, 5, 0);
 	n = scene_note(&cut);
+	ok(n.type == GUARD_FAILED && n.slot == GUARD_NO_ORDER, "who sends less than an order is no supervisor");
+	n = scene_note(&cut);
 	ok(n.type == GUARD_ENDED && WTERMSIG(n.value) == SIGKILL,
-	   "who sends less than an order is no supervisor: all is killed");
+	   "which is said before all is killed");
 	is_int(scene_end(&cut), 0, "and the guard ends");
 	struct scene left = { .kind = "command", .command = sleeper };
 	scene_start(&left);

@@ -12,7 +12,9 @@
 
 /* ---- calls that fail in the guard's process alone, when `before` says so ---- */
 
-static int recv_fails, recv_error; /* so many times, with that */
+static int recv_fails, recv_error;  /* so many times, with that */
+static int send_fails, send_error;  /* the same, ... */
+static uint32_t send_type;          /* ... of notes of this type, 0: of any */
 static bool no_new_privs_fails;
 
 ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -23,6 +25,18 @@ ssize_t recv(int fd, void *buf, size_t len, int flags)
 		return -1;
 	}
 	return recvfrom(fd, buf, len, flags, NULL, NULL);
+}
+
+ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	const struct guard_note *n = buf;
+
+	if (send_fails > 0 && (!send_type || n->type == send_type)) {
+		send_fails--;
+		errno = send_error;
+		return -1;
+	}
+	return sendto(fd, buf, len, flags, NULL, 0);
 }
 
 int prctl(int option, ...)
@@ -368,6 +382,85 @@ static void recv_refused(void)
 	recv_error = ECONNREFUSED;
 }
 
+/* ---- notes for which there is no memory ---- */
+
+static void lose(uint32_t type, int error)
+{
+	send_type = type;
+	send_fails = 3;
+	send_error = error;
+}
+
+static void lose_started(void)
+{
+	lose(GUARD_STARTED, ENOMEM);
+}
+
+static void lose_stopped(void)
+{
+	lose(GUARD_STOPPED, ENOBUFS);
+}
+
+static void lose_continued(void)
+{
+	lose(GUARD_CONTINUED, EINTR);
+}
+
+static void lose_ended(void)
+{
+	lose(GUARD_ENDED, ENOMEM);
+}
+
+static void test_notes_again(void)
+{
+	char *stops[] = { "sh", "-c", "kill -STOP $$; exit 6", NULL };
+	void (*const lost[])(void) = { lose_started, lose_stopped, lose_continued, lose_ended };
+
+	for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+		struct scene s = { .kind = "command", .command = stops, .before = lost[i] };
+		scene_start(&s);
+		is_int(scene_note(&s).type, GUARD_STARTED, "a note for which there was no memory is sent again: started");
+		is_int(scene_note(&s).type, GUARD_STOPPED, "stopped");
+		scene_order(&s, (struct guard_order){ .type = GUARD_SIGNAL, .signal = SIGCONT });
+		struct guard_note n = scene_note(&s);
+		if (n.type == GUARD_CONTINUED) /* it is no news where it had ended before that could be sent */
+			n = scene_note(&s);
+		ok(n.type == GUARD_ENDED && WEXITSTATUS(n.value) == 6, "ended");
+		is_int(scene_end(&s), 0, "and its guard ends");
+	}
+}
+
+/* The end of a command could be any; why its guard killed it is said. */
+static void failed_because(struct scene *s, enum guard_failure what, int error, const char *why)
+{
+	struct guard_note n = scene_note(s);
+
+	ok(n.type == GUARD_FAILED && n.slot == (uint32_t)what && n.value == error, "%s", why);
+	ends_by(s, SIGKILL, "what it had started is killed");
+}
+
+static void recv_refused_later(void)
+{
+	recv_fails = 2;
+	recv_error = EACCES;
+}
+
+static void test_failures(void)
+{
+	struct scene deaf = { .kind = "command", .command = sleeper, .before = recv_refused_later };
+	struct scene puzzled = { .kind = "command", .command = sleeper };
+	const char nonsense[] = "nonsense";
+
+	scene_start(&deaf);
+	scene_note(&deaf);
+	scene_order(&deaf, (struct guard_order){ .type = GUARD_POKE });
+	failed_because(&deaf, GUARD_CANNOT_READ, EACCES, "a guard that cannot read its orders says so");
+	scene_start(&puzzled);
+	scene_note(&puzzled);
+	send(puzzled.control, nonsense, sizeof nonsense, 0);
+	failed_because(&puzzled, GUARD_NO_ORDER, 0, "so does one that does not understand them");
+}
+
 static void test_reading(void)
 {
 	struct scene later[] = {
@@ -394,7 +487,7 @@ static void test_reading(void)
 	scene_start(&longer);
 	scene_note(&longer);
 	send(longer.control, &long_order, sizeof long_order.order + 4, 0);
-	ends_by(&longer, SIGKILL, "who sends more than an order is no supervisor: all is killed");
+	failed_because(&longer, GUARD_NO_ORDER, 0, "who sends more than an order is no supervisor, which is said");
 }
 
 /* The end itself finds no room: that the guard has gone is told by its end of the socket. */
@@ -424,6 +517,8 @@ int main(void)
 	test_terminal();
 	test_names();
 	test_privileges();
+	test_notes_again();
+	test_failures();
 	test_reading();
 	test_untold_end();
 	return tap_done();
