@@ -58,7 +58,8 @@ static int note_object(struct dl_phdr_info *o, size_t size, void *first)
 
 static int is_own(uintptr_t caller);
 
-/* Whose mistake it is: of the innermost code that is not the C library's, which does what it is called with. */
+/* Whose mistake it is: of the innermost code that is not the C library's, which does what it is called with. Our own
+ * code, and what is linked into the program (libev), end by abort(3) when they have no memory, and say so. */
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
 	const uintptr_t at = (uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
@@ -67,14 +68,17 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 	int count = backtrace(frames, 64), i = 0;
 
 	(void)info;
-	backtrace_symbols_fd(frames, count, STDERR_FILENO);
 	while (i < count && (uintptr_t)frames[i] != at)
 		i++;
 	while (i < count && !is_own((uintptr_t)frames[i]) &&
 	       (!dladdr(frames[i], &object) || strstr(object.dli_fname, "/libc.so")))
 		i++;
-	shared->crash = i < count && !is_own((uintptr_t)frames[i]) ? CRASH_THERE : CRASH_OURS;
-	(void)signal; /* it comes again, and ends the process (SA_RESETHAND) */
+	int theirs = i < count && !is_own((uintptr_t)frames[i]);
+	if (signal == SIGABRT && (!theirs || (uintptr_t)object.dli_fbase == program))
+		return;
+	backtrace_symbols_fd(frames, count, STDERR_FILENO);
+	shared->crash = theirs ? CRASH_THERE : CRASH_OURS;
+	/* The signal comes again, and ends the process (SA_RESETHAND, abort(3)). */
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -93,6 +97,7 @@ __attribute__((constructor)) static void begin(void)
 	backtrace(&frame, 1); /* it loads a library the first time */
 	sigaction(SIGSEGV, &crash, NULL);
 	sigaction(SIGFPE, &crash, NULL);
+	sigaction(SIGABRT, &crash, NULL);
 }
 
 /* Opened later than this object. */

@@ -3,7 +3,8 @@
 twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
 With FULL all of our own code's (but those of Lua, which are drawn), and 200 of the libraries', of each lock; else some
-of some locks, drawn by SEED. Locks can be named; ONLY=ROLE/KIND/N tries that one alone."""
+of some locks, drawn by SEED. Locks can be named; KIND=own or KIND=library tries those alone, ONLY=ROLE/KIND/N that
+one."""
 
 import os
 import sys
@@ -15,8 +16,9 @@ from tap import done, note
 FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))
 ONLY = os.environ.get("ONLY")
+KIND = os.environ.get("KIND", "")
 ROLES = ("elector", "worker")
-DRAWN = 200 if FULL else 12
+DRAWN = int(os.environ.get("DRAWN", "200" if FULL else "12"))
 LOCKS = sys.argv[1:] or (list(STORES) if FULL else ["file", "exec", "redis", "etcd", "postgres", "kubernetes"])
 FEW = 40  # of so few, each is tried
 LUA = "allocate"  # runtime/script/script.c: gives Lua its memory
@@ -38,9 +40,9 @@ def all_of(lab: Lab) -> tuple[list[Fault], list[Fault]]:
 def chosen(lab: Lab) -> list[Fault]:
     own, theirs = all_of(lab)
     note(f"{lab.name}: {len(own)} allocations of our own in a term, {len(theirs)} of libraries")
-    return (own if FULL else drawn(own, SEED, DRAWN)) + drawn(
-        theirs, SEED, len(theirs) if len(theirs) <= FEW else DRAWN
-    )
+    own = own if FULL else drawn(own, SEED, DRAWN)
+    theirs = theirs if len(theirs) <= FEW else drawn(theirs, SEED, DRAWN)
+    return {"own": own, "library": theirs}.get(KIND, own + theirs)
 
 
 def main() -> None:

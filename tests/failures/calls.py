@@ -19,7 +19,7 @@ FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))
 ONLY = os.environ.get("ONLY")
 EVERY = bool(os.environ.get("EVERY"))
-DRAWN = 200 if FULL else 14
+DRAWN = int(os.environ.get("DRAWN", "200" if FULL else "14"))
 LOCKS = sys.argv[1:] or (list(STORES) if FULL else ["file", "exec", "redis", "etcd", "postgres", "kubernetes"])
 FILE, SPACE = "EMFILE ENFILE ENOMEM", "ENOSPC EIO EINTR"
 # What each can give by its manual page, where a machine or a kernel is short of something, or a signal comes. Not: brk,

@@ -108,7 +108,8 @@ static void on_exec(pid_t pid, unsigned long before)
 	thread_add(pid, nth_role_of(number));
 }
 
-/* A write to it fails only where it would wait, and ours do not wait (eventfd(2)). */
+/* eventfd(2): a write to it fails where the counter would be too large, and waits, or gives EAGAIN, where it would be;
+ * a counter of 64 bits is not filled by wake-ups. */
 static int is_eventfd(pid_t pid, unsigned long long fd)
 {
 	char path[64], target[64] = "";
@@ -117,25 +118,25 @@ static int is_eventfd(pid_t pid, unsigned long long fd)
 	return readlink(path, target, sizeof target - 1) > 0 && strstr(target, "eventfd");
 }
 
-/* A socket without a name says that its other end is gone only if it is, and ours have that end in a process that
- * lives. */
-static int cannot_be_gone(const struct nth *shared, pid_t pid, int fd)
+/* A Unix socket says that its other end is gone only where that is so (unix(7); unix_release_sock in the kernel's
+ * net/unix/af_unix.c), and then neither end hears of the other any more. So it is shut down before it says it: what
+ * follows is what follows when the other process has closed it. */
+static void make_gone(const struct nth *shared, pid_t pid, int fd)
 {
 	int domain = 0;
 	socklen_t size = sizeof domain;
 
 	if (shared->error != ECONNRESET && shared->error != EPIPE)
-		return 0;
+		return;
 	int process = (int)syscall(SYS_pidfd_open, process_of(pid), 0);
 	int copy = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
-	if (copy >= 0)
-		getsockopt(copy, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+	if (copy >= 0 && getsockopt(copy, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX)
+		shutdown(copy, SHUT_RDWR);
 	close(copy);
 	close(process);
-	return domain == AF_UNIX;
 }
 
-/* What does not wait is not interrupted (waitpid(2)). */
+/* wait(2): "EINTR WNOHANG was not set and an unblocked signal or a SIGCHLD was caught". */
 static int does_not_wait(const struct user_regs_struct *r)
 {
 	return (r->orig_rax == SYS_wait4 && (r->rdx & WNOHANG)) || (r->orig_rax == SYS_waitid && (r->r10 & WNOHANG));
@@ -158,8 +159,9 @@ static int on_call(struct nth *shared, pid_t pid)
 	if (r.orig_rax == SYS_rseq)
 		t->begun = 1;
 	if (!t->begun || (r.orig_rax == SYS_write && is_eventfd(pid, r.rdi)) || does_not_wait(&r) ||
-	    !nth_is_now(shared, t->role, r.orig_rax) || cannot_be_gone(shared, pid, (int)r.rdi))
+	    !nth_is_now(shared, t->role, r.orig_rax))
 		return 0;
+	make_gone(shared, pid, (int)r.rdi);
 	nth_fired(shared, r.rdi, (uint64_t)pid);
 	t->fails = r.orig_rax == SYS_close;
 	if (t->fails)

@@ -7,6 +7,7 @@ import concurrent.futures
 import dataclasses
 import errno
 import hashlib
+import itertools
 import mmap
 import os
 import re
@@ -317,7 +318,7 @@ class Term:
             self.compare()
         out.kind = self.kind(a, ended_itself) if out.fired else "not reached"
         if by_library:
-            out.kind = "ended by a library's crash"
+            out.kind = f"ended by a crash of {frame_of(text)}"
         out.log = [f"{c.name}: {e.get('event')} {e.get('message', '')}" for c in (a, b) for e in c.events]
 
     def compare(self) -> None:
@@ -338,6 +339,32 @@ class Term:
         if a.all("guard_lost") or a.all("guard_killed") or a.all("worker_gone"):
             return "lost its processes, went on"
         return "went on" if a.all("became_leader") else "did not lead, ended when told to"
+
+
+def called(path: str, back: int) -> str:
+    """What the code of this file called where it goes on at this address."""
+    at = [f"--start-address={back - 8}", f"--stop-address={back}"]
+    out = subprocess.run(["objdump", "-d", *at, path], capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"call.*<(\w+)@plt>", out)
+    return str(names[-1]) if names else "?"
+
+
+def frame_of(text: list[str]) -> str:
+    """Where a library has crashed, of what alloc.c has written: "LIBRARY FUNCTION". The library is the innermost code
+    that is not the C library's; the function is the innermost of the library's that has a name there: one that others
+    may call. That a call of it ended in another (a tail call) leaves no trace of it but in who called it."""
+    found = [re.search(r"(/\S+?)\((\w*)\+?(0x\w+)?\)\[", line) for line in text]
+    frames = [(m[1], m[2], int(m[3] or "0", 16)) for m in found if m]
+    frames = [f for f in frames if not os.path.basename(f[0]).startswith(("libc.so", "alloc.", "libasan"))]
+    if not frames:
+        return "?"
+    library = frames[0][0]
+    inside = list(itertools.takewhile(lambda f: f[0] == library, frames))
+    names = [name for _, name, _ in inside if name]
+    if not names and len(inside) < len(frames):
+        path, _, back = frames[len(inside)]
+        names = [called(path, back)]
+    return f"{os.path.basename(library)} {names[0] if names else '?'}"
 
 
 def leading(c: Any) -> bool:
@@ -375,7 +402,7 @@ def try_all(lab: Lab, faults: Iterable[Fault], what: str, loud: bool = False) ->
             counts[out.kind] = counts.get(out.kind, 0) + 1
             if out.wrong:
                 wrong.append(out)
-            if out.wrong or loud:
+            if out.wrong or loud or "crash" in out.kind:
                 say(lab, out)
     total = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
     ok(not wrong, f"{what}: {total}")

@@ -43,6 +43,31 @@ static int place_refuse(const char *message, struct err *err)
 	return err_set(err, ERR_USAGE, "libpq does not understand it: %s", text);
 }
 
+static bool texts_equal(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool options_equal(const PQconninfoOption *a, const PQconninfoOption *b)
+{
+	for (; a->keyword && b->keyword; a++, b++)
+		if (strcmp(a->keyword, b->keyword) != 0 || !texts_equal(a->val, b->val))
+			return false;
+	return !a->keyword && !b->keyword;
+}
+
+/* Without memory libpq has none (PQconninfo), or leaves out the one for which there was none and does not say so
+ * (fe-connect.c: PQconninfo reports no error of conninfo_storeval). What it says twice is whole. */
+static PQconninfoOption *options_whole(PGconn *c)
+{
+	PQconninfoOption *all = PQconninfo(c), *again = PQconninfo(c);
+
+	if (!all || !again || !options_equal(all, again))
+		mem_end();
+	PQconninfoFree(again);
+	return all;
+}
+
 /* All the settings that libpq would use, service file and environment included, without asking for a connection: an SSL
  * mode that does not exist makes it give up once it has them (fe-connect.c: connectOptions2). */
 static int place_look(struct pg_place *p, struct err *err)
@@ -53,9 +78,11 @@ static int place_look(struct pg_place *p, struct err *err)
 	if (!c)
 		mem_end();
 	const char *said = PQerrorMessage(c);
+	if (!*said || strncmp(said, "out of memory", 13) == 0)
+		mem_end();
 	int result = strstr(said, "sslmode") ? 0 : place_refuse(said, err);
 	if (result == 0)
-		p->options = PQconninfo(c);
+		p->options = options_whole(c);
 	/* libpq knows a user, or has not come so far: then it was something else with "sslmode" in it that is wrong. */
 	if (result == 0 && !pg_place_option(p, "user"))
 		result = place_refuse(said, err);
