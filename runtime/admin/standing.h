@@ -1,7 +1,7 @@
 /* Where an election stands, for people and for programs: who leads, what keeps this candidate from it, and who comes
  * next.
  * Not a decision, and not a socket: it puts into words what elector_status and may_lead.h know.
- * Used by run_control.c and cmd_exec.c for `lunarch ctl`, and by admin.c for /status. */
+ * Used by run_control.c and the room exec for `lunarch ctl`, and by admin.c for /status. */
 #ifndef LUNARCH_STANDING_H
 #define LUNARCH_STANDING_H
 

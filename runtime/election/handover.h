@@ -1,6 +1,6 @@
 /* A hand-over that somebody has asked this elector for (`lunarch ctl handover`): from the order until it is known who
  * leads. Not the decision to whom and when, which is lease/successor.h's, and not the ending of the term.
- * Used by candidate.c and cmd_exec.c, which tell it what their elector's callbacks say. */
+ * Used by candidate.c and the room exec, which tell it what their elector's callbacks say. */
 #ifndef LUNARCH_HANDOVER_H
 #define LUNARCH_HANDOVER_H
 

@@ -1,6 +1,6 @@
 /* What a running elector's process has once: loop, lock environment, evidence about itself, signals, control socket.
  * Not an election and not a supervisor of processes: run and exec build those on it.
- * Used by cmd_run.c and cmd_exec.c. */
+ * Used by cmd_run.c and the room exec. */
 #ifndef LUNARCH_PROGRAM_H
 #define LUNARCH_PROGRAM_H
 

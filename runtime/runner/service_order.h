@@ -2,7 +2,7 @@
  * begins is published beside it, and a term that ends by somebody's will, while the lease is held, is withdrawn before
  * the user hears that it is to stop.
  * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost. Used
- * by candidate.c and cmd_exec.c. */
+ * by candidate.c and the room exec. */
 #ifndef LUNARCH_SERVICE_ORDER_H
 #define LUNARCH_SERVICE_ORDER_H
 

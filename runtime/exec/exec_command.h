@@ -1,7 +1,7 @@
 /* How the command of `exec` is started: with which arguments, environment and terminal. In a term; before one, by a
  * guard that waits for it (held); or before one, to make itself ready (warm). And after which pause it is started
- * again. Not when it is first started, and not what follows from its end: cmd_exec.c decides that. Used by cmd_exec.c.
- */
+ * again. Not when it is first started, and not what follows from its end: the other parts of the room decide that.
+ * Used by them. */
 #ifndef LUNARCH_EXEC_COMMAND_H
 #define LUNARCH_EXEC_COMMAND_H
 

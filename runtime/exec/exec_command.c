@@ -1,4 +1,4 @@
-#include "commands/exec_command.h"
+#include "exec/exec_command.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -1,0 +1,179 @@
+#include "exec/exec_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "runner/sd_notify.h"
+
+static void exec_on_lead(void *arg, const struct elector_term *t)
+{
+	struct exec *x = arg;
+
+	ev_timer_stop(x->program.loop, &x->patience);
+	x->of.of = (struct supervisor_term){ .term = t->term, .token = t->token, .end = t->end, .kill = t->kill };
+	x->began = clock_now();
+	mem_replace(&x->of.lock, t->lock);
+	mem_replace(&x->of.identity, t->identity);
+	mem_replace(&x->of.address, t->address);
+	sd_notify_send("STATUS=leading");
+	exec_tell(x,
+	          (struct term_event){
+			  .kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
+}
+
+static void exec_on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	struct exec *x = arg;
+
+	x->of.of.end = end;
+	x->of.of.kill = kill;
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
+}
+
+static void exec_on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	struct exec *x = arg;
+
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
+	if (!x->supervisor && !held)
+		exec_lost_status(x, reason);
+}
+
+static void exec_on_leader(void *arg, const struct elector_leader *l)
+{
+	struct exec *x = arg;
+
+	handover_leader(&x->handover, l);
+	if (l->self || x->ran)
+		return;
+	if (l->above) {
+		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		return;
+	}
+	if (!exec_waits_not(x))
+		return;
+	if (l->doubt == 0) {
+		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+	} else if (!ev_is_active(&x->patience)) {
+		log_event(LOG_INFO, NULL, "in_doubt",
+		          "%s may be dead: this waits for at most %.3g s to find out, although it is not to wait",
+		          l->identity, (double)l->doubt / NSEC_PER_SEC);
+		ev_now_update(x->program.loop);
+		ev_timer_set(&x->patience, (double)l->doubt / NSEC_PER_SEC, 0.);
+		ev_timer_start(x->program.loop, &x->patience);
+	}
+}
+
+static void exec_on_next(void *arg, bool is, bool leads)
+{
+	struct exec *x = arg;
+
+	x->is_next = is;
+	x->spent = false;
+	if (is)
+		exec_warm_up(x);
+	else if (!leads && x->stage == STAGE_WARM)
+		exec_end_early(x);
+}
+
+/* As if an operator had asked for it. */
+static void exec_on_hand_over(void *arg, enum successor_why why)
+{
+	struct exec *x = arg;
+
+	handover_ends(&x->handover, why);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_RESIGN });
+}
+
+static void exec_on_not_handed_over(void *arg, const char *request, const char *why)
+{
+	handover_refused(&((struct exec *)arg)->handover, request, why);
+}
+
+static void exec_on_no_leader(void *arg, const char *previous)
+{
+	(void)arg;
+	(void)previous;
+}
+
+static void exec_on_ask(void *arg)
+{
+	struct exec *x = arg;
+
+	elector_answer(x->elector, true, NULL, NULL);
+}
+
+/* With -n no store is waited for to recover. */
+static void exec_on_trouble(void *arg, const char *why)
+{
+	struct exec *x = arg;
+
+	mem_replace(&x->trouble, why);
+	if (why && !x->ran && exec_waits_not(x))
+		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+}
+
+static void exec_on_hopeless(void *arg, const char *why)
+{
+	struct exec *x = arg;
+
+	(void)why; /* it is in x->trouble */
+	x->hopeless = true;
+	ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+}
+
+static void exec_on_finished(void *arg, bool left)
+{
+	struct exec *x = arg;
+
+	if (left)
+		log_event(LOG_WARN, NULL, "left_to_expire", "the lease was not released: others wait it out");
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_FINISHED });
+}
+
+static void exec_on_renewed(void *arg, nsec took)
+{
+	admin_renewed(&((struct exec *)arg)->renewals, took);
+}
+
+const struct elector_callbacks exec_elector_callbacks = {
+	.lead = exec_on_lead,
+	.deadline = exec_on_deadline,
+	.stop = exec_on_stop,
+	.leader = exec_on_leader,
+	.no_leader = exec_on_no_leader,
+	.ask = exec_on_ask,
+	.renewed = exec_on_renewed,
+	.trouble = exec_on_trouble,
+	.hopeless = exec_on_hopeless,
+	.next = exec_on_next,
+	.hand_over = exec_on_hand_over,
+	.not_handed_over = exec_on_not_handed_over,
+	.finished = exec_on_finished,
+};
+
+/* ---- how long it waits to lead ---- */
+
+void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+	struct elector_status st;
+
+	(void)loop;
+	(void)revents;
+	if (x->ran)
+		return;
+	if (x->hopeless) {
+		if (!x->leaving)
+			log_event(LOG_ERROR, NULL, "cannot_run", "%s", x->trouble);
+		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		return;
+	}
+	elector_status(x->elector, &st);
+	log_event(LOG_WARN, NULL, "not_acquired", "the lock %s was not acquired in time: %s%s", st.lock,
+	          x->trouble || !*st.leader ? "" : "held by ",
+	          x->trouble   ? x->trouble
+	          : *st.leader ? st.leader
+	                       : "the store does not answer");
+	exec_leave(x, *st.leader && !x->trouble ? (int)x->options->value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE,
+	           LEASE_SHUTDOWN);
+}

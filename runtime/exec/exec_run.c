@@ -1,0 +1,205 @@
+#include "exec/exec_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/exec.h"
+#include "runner/options_election.h"
+#include "runner/sd_notify.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void exec_on_look(void *arg)
+{
+	const struct exec *x = arg;
+
+	if (x->elector)
+		elector_look(x->elector);
+}
+
+static const struct program_ops program_ops = {
+	.signal = exec_on_signal,
+	.look = exec_on_look,
+	.control = exec_on_control,
+	.elections = exec_list_elections,
+};
+
+static int exec_make_elector(struct exec *x, const struct elector_config *c, struct err *err)
+{
+	char *target = options_election_service(x->options, "", false, err);
+
+	if (!target)
+		return -1;
+	const struct service_config s = {
+		.env = c->env, .target = target, .lock = c->lock, .name = "", .address = c->address
+	};
+	x->elector = service_order_elector(&x->service, &s, c, &exec_elector_callbacks, x, err);
+	free(target);
+	return x->elector ? 0 : -1;
+}
+
+static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
+{
+	const struct options *o = x->options;
+	struct elector_config c = {
+		.env = &x->program.env,
+		.timeline = &x->program.timeline,
+		.self = &x->program.self,
+		.death_watches = x->program.death_watches,
+		.lock = lock,
+		.identity = options_text(o, OPTION_IDENTITY, NULL),
+		.address = options_text(o, OPTION_ADDRESS, NULL),
+		.times = x->times,
+		.reclaim = options_flag(o, OPTION_RECLAIM, false),
+		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+		.next = x->next,
+	};
+
+	if (exec_make_elector(x, &c, err) < 0)
+		return -1;
+	struct elector_status st;
+	elector_status(x->elector, &st);
+	log_program(st.identity, st.lock);
+	program_say_local(&x->program, lock);
+	return 0;
+}
+
+/* Whether the lock is held for the term that started this process: waiting for it would never end. */
+static bool exec_nested(const struct exec *x)
+{
+	const char *held = getenv("LUNARCH_TERM_LOCK");
+	struct elector_status st;
+
+	elector_status(x->elector, &st);
+	return held && strcmp(held, st.lock) == 0;
+}
+
+bool exec_waits_not(const struct exec *x)
+{
+	return options_flag(x->options, OPTION_NO_WAIT, false) ||
+	       (options_set(x->options, OPTION_WAIT) && x->options->value[OPTION_WAIT].number == 0);
+}
+
+void exec_begin_timer(struct exec *x, ev_timer *t, nsec after)
+{
+	ev_now_update(x->program.loop);
+	ev_timer_stop(x->program.loop, t);
+	ev_timer_set(t, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(x->program.loop, t);
+}
+
+static void exec_make_timers(struct exec *x)
+{
+	ev_timer_init(&x->patience, exec_on_patience, 0., 0.);
+	ev_timer_init(&x->hold, exec_on_hold, 0., 0.);
+	ev_timer_init(&x->grace, exec_on_grace, 0., 0.);
+	ev_timer_init(&x->again, exec_on_again, 0., 0.);
+	ev_timer_init(&x->refill, exec_on_refill, 0., 0.);
+	ev_timer_init(&x->cool, exec_on_cool, 0., 0.);
+	x->patience.data = x->hold.data = x->grace.data = x->again.data = x->refill.data = x->cool.data = x;
+	handover_init(&x->handover, x->program.loop, exec_handed_over, x);
+	x->at_least =
+		options_set(x->options, OPTION_AT_LEAST) ? x->options->value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
+}
+
+/* --wait counts from here: the store is asked, and what this process did before is not the lock's. */
+static void exec_begin_patience(struct exec *x)
+{
+	if (options_set(x->options, OPTION_WAIT) && !exec_waits_not(x))
+		exec_begin_timer(x, &x->patience, x->options->value[OPTION_WAIT].number * NSEC_PER_MS);
+}
+
+/* /bin/sh, as in system(3), whatever $SHELL is: cron and a login shell run the same. */
+static void exec_make_shell(struct exec *x)
+{
+	static char shell[] = "/bin/sh", option[] = "-c";
+
+	if (!options_set(x->options, OPTION_SHELL))
+		return;
+	x->shell[0] = shell;
+	x->shell[1] = option;
+	x->shell[2] = mem_dup(x->options->value[OPTION_SHELL].text);
+}
+
+/* Of a command that did not lead. There is no elector if it could not be made. */
+static void exec_end_guard(struct exec *x)
+{
+	x->leaving = true;
+	exec_end_early(x);
+	while (x->stage == STAGE_ENDING)
+		ev_run(x->program.loop, EVRUN_ONCE);
+}
+
+static int exec_configure(struct exec *x, struct err *err)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
+
+	if (options_times(x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, err) < 0 ||
+	    options_next(x->options, &SCRIPT_NEXT_NONE, &x->next, err) < 0 ||
+	    (options_flag(x->options, OPTION_WARM, false) && exec_warm_init(&x->warm, x->times.lease, err) < 0) ||
+	    program_init(&x->program, x->options, signals, &program_ops, x, err) < 0)
+		return -1;
+	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
+	exec_make_timers(x);
+	exec_make_shell(x);
+	return 0;
+}
+
+/* The guard begins while the lock is opened and asked. */
+static void exec_begin_guard(struct exec *x)
+{
+	const struct guard_fork fork = program_fork(&x->program, NULL);
+
+	x->command = (struct exec_command){ .program = &x->program,
+		                            .argv = *x->shell ? x->shell : x->options->rest,
+		                            .kill_allowance = x->times.kill,
+		                            .callbacks = &exec_supervisor_callbacks,
+		                            .arg = x,
+		                            .fork = &fork };
+	exec_hold(x);
+	x->command.fork = NULL;
+}
+
+static int exec_campaign(struct exec *x, const char *lock, struct err *err)
+{
+	if (exec_open_elector(x, lock, err) < 0)
+		return -1;
+	if (exec_nested(x))
+		return err_set(err, ERR_USAGE,
+		               "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would wait for "
+		               "itself for ever",
+		               getenv("LUNARCH_TERM_LOCK"));
+	elector_campaign(x->elector);
+	exec_begin_patience(x);
+	proof_self_tidy(&x->program.self);
+	sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */
+	ev_run(x->program.loop, 0);
+	return x->status;
+}
+
+static void exec_fini(struct exec *x)
+{
+	if (x->handover.loop)
+		handover_fini(&x->handover);
+	elector_free(x->elector);
+	service_order_free(x->service);
+	program_fini(&x->program);
+	free(x->trouble);
+	free(x->shell[2]);
+	exec_term_fini(&x->of);
+	exec_warm_fini(&x->warm);
+}
+
+int exec_run(struct options *o, const char *lock, struct err *err)
+{
+	struct exec x = { .options = o };
+
+	if (exec_configure(&x, err) < 0)
+		return -1;
+	exec_begin_guard(&x);
+	int status = exec_campaign(&x, lock, err);
+	exec_end_guard(&x);
+	exec_fini(&x);
+	return status;
+}

@@ -1,0 +1,221 @@
+#include "exec/exec_internal.h"
+
+#include "base/log.h"
+#include "runner/sd_notify.h"
+
+#include <sys/wait.h>
+
+#define SLOT 0
+
+static enum restart exec_restarts(const struct exec *x)
+{
+	return (enum restart)x->options->value[OPTION_RESTART].number;
+}
+
+/* ---- leaving, and what the term asks for ---- */
+
+void exec_leave(struct exec *x, int status, enum lease_reason reason)
+{
+	if (x->leaving)
+		return;
+	x->leaving = true;
+	x->status = status;
+	exec_end_early(x);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
+}
+
+int exec_status_of(int wait_status)
+{
+	if (wait_status == -1)
+		return EXIT_FAILED_SCRIPT;
+	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+static void exec_lead(struct exec *x);
+
+/* The page is the supervisor's, so it exists while the command does. A command that is only started now gets the term's
+ * first deadline on the way (supervisor_spec.first, supervisor_begin). */
+static void exec_carry_out(struct exec *x, const struct term_actions *a)
+{
+	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
+	bool refused = false;
+
+	if (a->set & TERM_DO_PAGE_BEGIN && slot)
+		page_begin(supervisor_page(x->supervisor), SLOT, x->hooks.term, x->hooks.token, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_EXTEND)
+		refused = !page_extend(slot, x->hooks.term, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_EXTEND && x->supervisor)
+		supervisor_extended(x->supervisor);
+	if (a->set & TERM_DO_PAGE_STOP)
+		page_stop(slot, a->held, a->kill);
+	if (a->set & TERM_DO_POKE && x->supervisor && x->stage != STAGE_HELD)
+		supervisor_poke(x->supervisor);
+	if (a->set & TERM_DO_LEAD)
+		exec_lead(x);
+	if (a->set & TERM_DO_STOP && x->supervisor)
+		supervisor_signal(x->supervisor, SIGTERM);
+	if (a->set & TERM_DO_OVER) {
+		ev_timer_stop(x->program.loop, &x->hold);
+		ev_timer_stop(x->program.loop, &x->grace);
+		ev_timer_stop(x->program.loop, &x->again);
+	}
+	if (a->set & TERM_DO_END)
+		elector_end(x->elector, a->reason, a->sit_out, a->grace);
+	if (a->set & TERM_DO_REPORT)
+		elector_stopped(x->elector, a->reaped);
+	if (a->set & TERM_DO_REPORT && a->reaped)
+		handover_released(&x->handover);
+	if (refused && x->supervisor)
+		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
+	if (refused)
+		exec_tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
+	if (a->set & TERM_DO_FINISHED)
+		ev_break(x->program.loop, EVBREAK_ALL);
+}
+
+void exec_tell(struct exec *x, struct term_event e)
+{
+	e.at = clock_now();
+	e.now = (struct term_context){ .ready = !x->ended, .running = x->supervisor != NULL, .ending = x->leaving };
+	struct term_actions a = term_hooks_step(&x->hooks, &e);
+	exec_carry_out(x, &a);
+}
+
+/* The lease is kept meanwhile. */
+static void exec_start_later(struct exec *x)
+{
+	nsec pause = exec_restart_ended(&x->restart, x->wait_status, elapsed_standby(x->started, clock_now()));
+
+	ev_now_update(x->program.loop);
+	ev_timer_set(&x->again, (double)pause / NSEC_PER_SEC, 0.);
+	ev_timer_start(x->program.loop, &x->again);
+}
+
+/* Of who was asked to stop. */
+int exec_leaving_status(const struct exec *x)
+{
+	return x->ran ? exec_status_of(x->wait_status) : 128 + x->asked;
+}
+
+void exec_after_command(struct exec *x)
+{
+	nsec held = elapsed_standby(x->began, clock_now());
+
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
+	if (x->leaving) {
+		x->status = exec_leaving_status(x);
+		exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
+	} else if (exec_restarts(x) == RESTART_ALWAYS) {
+		exec_start_later(x);
+	} else if (held < x->at_least) {
+		service_order_withdraw(x->service, 0, NULL, NULL);
+		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
+		ev_timer_start(x->program.loop, &x->hold);
+	} else {
+		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
+	}
+}
+
+/* Who has asked for a hand-over is to hear who leads then: until that is known it stays, and campaigns no more. */
+void exec_lost_status(struct exec *x, enum lease_reason reason)
+{
+	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
+		return;
+	if (handover_pending(&x->handover)) {
+		x->left_with = EXIT_LOST;
+		elector_pause(x->elector, "its command has ended with its term");
+	} else {
+		exec_leave(x, EXIT_LOST, reason);
+	}
+}
+
+void exec_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
+{
+	struct exec *x = arg;
+	struct buf reply = { 0 };
+
+	standing_handed_over(&reply, result);
+	control_answer(x->program.control, ticket, &reply);
+	buf_fini(&reply);
+	if (x->left_with && result->end != HANDOVER_UNSEEN)
+		exec_leave(x, x->left_with, LEASE_RESIGNED);
+}
+
+/* ---- the command of a term ---- */
+
+/* The term's command, from its beginning. A status that nobody sees (its guard was killed) is no success. */
+static void exec_led(struct exec *x)
+{
+	x->stage = STAGE_TERM;
+	x->ran = true;
+	x->wait_status = -1;
+	x->started = clock_now();
+	exec_restart_started(&x->restart);
+}
+
+void exec_start_command(struct exec *x)
+{
+	struct err err;
+
+	exec_led(x);
+	x->supervisor = exec_command_start(&x->command, &x->of, &err);
+	if (x->supervisor)
+		return;
+	x->stage = STAGE_NONE;
+	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+	x->wait_status = EXIT_CANNOT_RUN << 8;
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
+	if (exec_restarts(x) == RESTART_ALWAYS && !x->leaving)
+		exec_start_later(x);
+	else
+		exec_leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
+}
+
+/* The term begins. What is there for it is used, or ended first. */
+static void exec_lead(struct exec *x)
+{
+	switch (x->stage) {
+	case STAGE_NONE:
+	case STAGE_TERM:
+		exec_start_command(x);
+		return;
+	case STAGE_HELD:
+		if (exec_command_begin(&x->command, x->supervisor, &x->of))
+			exec_led(x);
+		else
+			exec_end_early(x);
+		return;
+	case STAGE_WARM:
+		if (exec_warm_lead(&x->warm, x->hooks.token)) {
+			exec_led(x);
+			return;
+		}
+		log_event(LOG_WARN, NULL, "warm_cold",
+		          "the command has not said that it is ready: it is ended, and started again to lead");
+		exec_end_early(x);
+		return;
+	case STAGE_ENDING:
+		return;
+	}
+}
+
+void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
+}
+
+void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (x->leaving || x->hooks.state != TERM_GONE)
+		return;
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
+	exec_start_command(x);
+}
