@@ -317,10 +317,11 @@ void state_file_free(struct state_file *f)
 		note_outcome(f, &f->last);
 		file_release(f);
 	} else {
-		log_event(LOG_WARN, NULL, "state_file_failed",
-		          "--state-file %s: its file system does not answer, or no thread can be started; the file does "
-		          "not say that we end",
-		          f->path);
+		log_event(
+			LOG_WARN, NULL, "state_file_failed",
+			"--state-file %s: its file system does not answer, or no thread can be started; the file does "
+			"not say that we end",
+			f->path);
 	}
 }
 

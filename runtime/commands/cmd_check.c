@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SERVICE_WITHIN (5 * NSEC_PER_SEC)
-
 struct check {
 	struct options options;
 	const char *script;
@@ -292,7 +290,7 @@ static void check_service(struct check *c, struct lock_client *l, const struct e
 
 	if (service)
 		service_status(service, &st);
-	if (asked && (!service || service_check(service, SERVICE_WITHIN, &err) < 0)) {
+	if (asked && (!service || service_check(service, SERVICE_CHECK_WITHIN, &err) < 0)) {
 		char *text = service ? mem_printf("the Service %s: %s", st.name, err.text) : mem_dup(err.text);
 		problem(c, text);
 		free(text);

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SERVICE_WITHIN (5 * NSEC_PER_SEC)
-
 static const char *const verdicts[] = {
 	[STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNSURE] = "UNSURE", [STORE_UNFIT] = "UNFIT"
 };
@@ -103,7 +101,7 @@ static bool examine_service(const struct options *o, store_found_fn *found, void
 		return true;
 	if (lock_client_open(&l, NULL, lock, &err) == 0)
 		s = service_open(&c, &err);
-	if (!s || service_check(s, SERVICE_WITHIN, &err) < 0) {
+	if (!s || service_check(s, SERVICE_CHECK_WITHIN, &err) < 0) {
 		f.verdict = STORE_UNFIT;
 		snprintf(f.text, sizeof f.text, "the Service %s cannot be kept at the leader's address: %.700s",
 		         c.target, err.text);

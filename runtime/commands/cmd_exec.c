@@ -11,8 +11,7 @@ static int exec_check_arguments(const struct options *o, const char **lock)
 		                    o->rest[0] ? o->rest[0] : "COMMAND");
 	if (options_set(o, OPTION_SHELL) && o->rest[0])
 		return command_fail(COMMAND_EXEC, EXIT_USAGE,
-		                    "-c and the command \"%s\" both say what to run: give one of them",
-		                    o->rest[0]);
+		                    "-c and the command \"%s\" both say what to run: give one of them", o->rest[0]);
 	if (!o->rest[0] && !options_set(o, OPTION_SHELL))
 		return command_fail(COMMAND_EXEC, EXIT_USAGE,
 		                    "no command: say what to run, as in\n  lunarch exec --lock %s -- COMMAND", *lock);

@@ -94,5 +94,5 @@ static void exec_on_stopped(void *arg, bool stopped)
 }
 
 const struct supervisor_callbacks exec_supervisor_callbacks = { .ended = exec_on_ended,
-	                                                          .gone = exec_on_gone,
-	                                                          .stopped = exec_on_stopped };
+	                                                        .gone = exec_on_gone,
+	                                                        .stopped = exec_on_stopped };

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "runner/sd_notify.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #define SLOT 0
@@ -97,6 +98,20 @@ int exec_leaving_status(const struct exec *x)
 	return x->ran ? exec_status_of(x->wait_status) : 128 + x->asked;
 }
 
+/* As a shell does: what is in nobody's interest to hear of is the end by ^C, or by a reader that has had enough. */
+static void exec_tell_killed(const struct exec *x)
+{
+	int signal = x->wait_status != -1 && WIFSIGNALED(x->wait_status) ? WTERMSIG(x->wait_status) : 0;
+	char how[64];
+
+	if (!signal || signal == SIGINT || signal == SIGPIPE)
+		return;
+	log_event(LOG_WARN, NULL, "command_killed",
+	          "the command was ended by a signal (%s), so this ends with status %d%s",
+	          exec_restart_status(x->wait_status, how, sizeof how), exec_status_of(x->wait_status),
+	          signal == SIGKILL ? ". If nobody sent it, look for why the kernel did (dmesg: out of memory)" : "");
+}
+
 void exec_after_command(struct exec *x)
 {
 	nsec held = elapsed_standby(x->began, clock_now());
@@ -105,12 +120,16 @@ void exec_after_command(struct exec *x)
 	if (x->leaving) {
 		x->status = exec_leaving_status(x);
 		exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
-	} else if (exec_restarts(x) == RESTART_ALWAYS) {
+		return;
+	}
+	if (exec_restarts(x) == RESTART_ALWAYS) {
 		exec_start_later(x);
-	} else if (held < x->at_least) {
+		return;
+	}
+	exec_tell_killed(x);
+	if (held < x->at_least) {
 		service_order_withdraw(x->service, 0, NULL, NULL);
-		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
-		ev_timer_start(x->program.loop, &x->hold);
+		exec_begin_timer(x, &x->hold, x->at_least - held);
 	} else {
 		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
 	}

@@ -36,7 +36,10 @@ static void pool_act(struct http_pool *p, curl_socket_t fd, int events)
 	struct http *h = p->client;
 	int running;
 
-	curl_multi_socket_action(p->multi, fd, events, &running);
+	/* Without memory libcurl leaves a hash without places in its list of sockets, and divides by their number the
+	 * next time (7.88's lib/multi.c: singlesocket, trhash). */
+	if (curl_multi_socket_action(p->multi, fd, events, &running) == CURLM_OUT_OF_MEMORY)
+		mem_end();
 	pool_collect_ended(p);
 	http_tell(h); /* p may be gone */
 }

@@ -40,8 +40,8 @@
 #define UNTOLD_PAUSE (5 * NSEC_PER_MS)
 #define UNTOLD_TRIES 20
 
-/* Notes that must arrive, in the order in which they are sent. One place for each: that a command was stopped is no news
- * any more when it has gone on. */
+/* Notes that must arrive, in the order in which they are sent. One place for each: that a command was stopped is no
+ * news any more when it has gone on. */
 enum note_place { NOTE_STARTED, NOTE_STATE, NOTE_FAILED, NOTE_ENDED, NOTES };
 
 struct guard {
@@ -61,9 +61,9 @@ struct guard {
 	pid_t elector_group; /* whom the terminal belonged to */
 	struct page *page;
 
-	int go;       /* a byte written here lets the worker go on; -1: there is none that waits */
-	pid_t worker; /* 0 once reaped */
-	bool over;    /* kill everything and leave */
+	int go;                          /* a byte written here lets the worker go on; -1: there is none that waits */
+	pid_t worker;                    /* 0 once reaped */
+	bool over;                       /* kill everything and leave */
 	struct guard_note untold[NOTES]; /* what could not be sent yet; type 0: nothing */
 
 	/* Sweeps go on together: one walk serves them all. */

@@ -229,10 +229,11 @@ static void supervisor_on_guard_failed(const struct supervisor *c, enum guard_fa
 	const char *thing = (size_t)what < sizeof cannot / sizeof *cannot ? cannot[what] : NULL;
 	const char *why = strerrordesc_np(error); /* "Success": no call failed */
 
-	log_event(LOG_ERROR, NULL, "guard_failed",
-	          "guard %d could not %s (%s), so it kills what it has started (SIGKILL). If this comes again, look for "
-	          "what the kernel lacks (dmesg, limits of memory)",
-	          c->guard, thing ? thing : "go on", why ? why : "no known error");
+	log_event(
+		LOG_ERROR, NULL, "guard_failed",
+		"guard %d could not %s (%s), so it kills what it has started (SIGKILL). If this comes again, look for "
+		"what the kernel lacks (dmesg, limits of memory)",
+		c->guard, thing ? thing : "go on", why ? why : "no known error");
 }
 
 static void supervisor_on_note(void *arg, const void *bytes, size_t len)

@@ -1,6 +1,7 @@
 /* The supervision of a term: the pure state machine that says what follows when the elector, the worker or its
  * processes report something. No I/O, no clock, no allocation: events and instants come in, actions come out. Not the
- * lease (lease.h), which decides who leads. Used by term_supervision.c (run and the simulation), the room exec and tests.
+ * lease (lease.h), which decides who leads. Used by term_supervision.c (run and the simulation), the room exec and
+ * tests.
  *
  *          the elector leads           it says stop            the worker has stopped          swept
  *     NONE ----------------> LEADING --------------> STOPPING -----------------------> SWEEPING -----> NONE

@@ -63,8 +63,9 @@ void service_status(const struct service *s, struct service_status *out);
 /* Appends a line for people, without a newline. */
 void service_tell(const struct service *s, struct buf *out);
 
-/* Looks once, and waits for the answer, for at most so long: for `lunarch check` alone, which has a loop of its own. 0,
- * or -1 with *err. */
+/* Looks once, and waits for the answer, for at most so long: for `lunarch check` and `doctor` alone, which have a loop
+ * of their own and wait for SERVICE_CHECK_WITHIN. 0, or -1 with *err. */
+#define SERVICE_CHECK_WITHIN (5 * NSEC_PER_SEC)
 int service_check(struct service *s, nsec within, struct err *err);
 
 #endif

@@ -22,11 +22,11 @@ def run(*args: Any, **kw: Any) -> Any:
 
 r = run("--lock", directory + "/a", "--", "sh", "-c", "cat; echo $LUNARCH_TOKEN >&2; exit 3", input="hello")
 same((r.returncode, r.stdout), (3, "hello"), "status, stdin and stdout are passed through")
-same(
-    run("--lock", directory + "/a", "--", "sh", "-c", "kill -KILL $$").returncode,
-    137,
-    "a command killed by a signal: 128 + signal",
-)
+r = run("--lock", directory + "/a", "--", "sh", "-c", "kill -KILL $$")
+same(r.returncode, 137, "a command killed by a signal: 128 + signal,")
+ok("signal 9" in r.stderr and "137" in r.stderr and "dmesg" in r.stderr, "... and by which, and where to look")
+r = run("--lock", directory + "/a", "--", "sh", "-c", "kill -PIPE $$")
+same((r.returncode, "signal" in r.stderr), (141, False), "... but for one whose reader has had enough")
 same(run("--lock", directory + "/a", "--", "/no/such/thing").returncode, 127, "a missing command: 127")
 same(run("--lock", directory + "/a", "--", "/etc/passwd").returncode, 126, "one that cannot run: 126")
 r = run("--", "true")

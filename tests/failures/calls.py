@@ -9,11 +9,13 @@ Locks can be named; ONLY=ROLE/CALL/N/ERROR tries that one alone."""
 import errno
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import STORES, Fault, Lab, drawn, lot, try_all
-from tap import done, note
+from nth import ROLES, STORES, Fault, Lab, drawn, lot, try_all
+from processes import LUNARCH
+from tap import done, note, ok, same
 
 FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))
@@ -139,7 +141,7 @@ NUMBERS = numbers()
 # file stayed. No random bytes yet: the process ended without a word. A descriptor is not watched: what comes there, as
 # SIGTERM, was not heard. The guard cannot read an order: exec ended with the status of a command that had not begun.
 # The elector has no memory for a message to or from its processes: it was lost, or they were taken for gone. The guard
-# cannot tell its worker to begin: that waited for ever.
+# cannot tell its worker to begin: that waited for ever. The guard's socket is reset: exec ended with 137, and no word.
 KNOWN = {
     "file": [
         "elector/epoll_ctl/5/ENOSPC",
@@ -152,7 +154,7 @@ KNOWN = {
         "guard/sendto/1/ENOBUFS",
         "guard/write/1/EIO",
     ],
-    "exec": ["guard/recvfrom/1/ENOMEM"],
+    "exec": ["guard/recvfrom/1/ENOMEM", "guard/recvfrom/2/ECONNRESET"],
 }
 
 
@@ -192,6 +194,23 @@ def chosen(lab: Lab) -> list[Fault]:
     return known + (ours if FULL else drawn(ours, SEED, DRAWN)) + drawn(others, SEED, DRAWN)
 
 
+def stopped(lab: Lab) -> None:
+    """A command that stops itself is made to go on, whatever becomes of the guard's first note of it."""
+    for error in ("ENOMEM", "ENOBUFS", "EINTR", "EAGAIN"):
+        file = lab.file()
+        file.begin(ROLES.index("guard"), NUMBERS["sendto"], 2, getattr(errno, error), *[0] * 6)
+        lock = lab.store.url(f"stopped-{error}")
+        end = ["--lock", lock, "--", "sh", "-c", "kill -STOP $$; exit 7"]
+        r = subprocess.run([lab.inject, file.path, LUNARCH, "exec", *end], capture_output=True, text=True, timeout=300)
+        fired = file.words(6, 1)[0]
+        same(
+            (r.returncode, fired),
+            (7, 1),
+            f"exec: its command stops, and the note of that is lost ({error}): it goes on",
+        )
+        ok("cannot be suspended" in r.stderr, f"exec: that is said ({error})")
+
+
 def main() -> None:
     for name in LOCKS:
         lab = Lab(name)
@@ -201,6 +220,8 @@ def main() -> None:
         else:
             faults = chosen(lab)
         try_all(lab, faults, f"{name}, seed {SEED}: what follows when a system call fails", loud=bool(ONLY))
+        if name == "exec" and not ONLY:
+            stopped(lab)
         lab.store.end()
     done()
 

@@ -2,6 +2,8 @@
 """Limits that a candidate meets from its start: few descriptors, few processes. It leads, or it ends or waits and says
 why; and another one leads (tests/lib/nth.py)."""
 
+import errno
+import json
 import os
 import sys
 
@@ -9,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from nth import STORES, Fault, Lab, Limit, Term, try_all
 from tap import done, ok, same, skip
 
+CLONE3 = 435  # asm/unistd_64.h: by which pthread_create(3) starts a thread; fork(2) is another call
 FULL = bool(os.environ.get("FULL"))
 LOCKS = sys.argv[1:] or (list(STORES) if FULL else ["file", "exec", "redis", "etcd"])
 
@@ -85,6 +88,24 @@ def later(lab: Lab, killed: str) -> None:
     pids.end()
 
 
+def threads(lab: Lab) -> None:
+    """The elector can start no thread, ever: what may have to be waited for is not done on the loop's thread."""
+    t = Term(lab, Fault("clone3", "elector", 1, CLONE3, errno.EAGAIN, rest=True))
+    path = os.path.join(t.f.dir, "state.json")
+    a = t.hurt("--state-file", path)
+    what = f"{lab.name}: no thread can be started"
+    ok(a.event("print", "saved ") and a.guard(), f"{what}: it leads, on a lock that needs none, with a guard")
+    ok(a.event("no_thread", "Resource temporarily unavailable"), f"{what}: that is said")
+    with open(path) as f:
+        state = json.load(f)
+    same(state["elections"], [], f"{what}: the state file is as it was before there was a loop")
+    same(a.stop(), 0, f"{what}: it ends")
+    ok(a.event("state_file_failed", "no thread"), f"{what}: the state file does not say so, which is said")
+    same(len(a.all("no_thread")), 1, f"{what}: all that once for each pool of threads that has jobs")
+    t.f.verdict(what)
+    t.f.end()
+
+
 def main() -> None:
     for name in LOCKS:
         lab = Lab(name)
@@ -95,6 +116,7 @@ def main() -> None:
             if name == "file":
                 later(lab, "guard")
                 later(lab, "worker")
+                threads(lab)
         else:
             skip(f"{name}: few processes", "only root can make a cgroup, and be another user")
         lab.store.end()

@@ -232,8 +232,7 @@ static void test_orders(void)
 	n = scene_note(&cut);
 	ok(n.type == GUARD_FAILED && n.slot == GUARD_NO_ORDER, "who sends less than an order is no supervisor");
 	n = scene_note(&cut);
-	ok(n.type == GUARD_ENDED && WTERMSIG(n.value) == SIGKILL,
-	   "which is said before all is killed");
+	ok(n.type == GUARD_ENDED && WTERMSIG(n.value) == SIGKILL, "which is said before all is killed");
 	is_int(scene_end(&cut), 0, "and the guard ends");
 	struct scene left = { .kind = "command", .command = sleeper };
 	scene_start(&left);

@@ -12,9 +12,9 @@
 
 /* ---- calls that fail in the guard's process alone, when `before` says so ---- */
 
-static int recv_fails, recv_error;  /* so many times, with that */
-static int send_fails, send_error;  /* the same, ... */
-static uint32_t send_type;          /* ... of notes of this type, 0: of any */
+static int recv_fails, recv_error; /* so many times, with that */
+static int send_fails, send_error; /* the same, ... */
+static uint32_t send_type;         /* ... of notes of this type, 0: of any */
 static bool no_new_privs_fails;
 
 ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -419,7 +419,8 @@ static void test_notes_again(void)
 	for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
 		struct scene s = { .kind = "command", .command = stops, .before = lost[i] };
 		scene_start(&s);
-		is_int(scene_note(&s).type, GUARD_STARTED, "a note for which there was no memory is sent again: started");
+		is_int(scene_note(&s).type, GUARD_STARTED,
+		       "a note for which there was no memory is sent again: started");
 		is_int(scene_note(&s).type, GUARD_STOPPED, "stopped");
 		scene_order(&s, (struct guard_order){ .type = GUARD_SIGNAL, .signal = SIGCONT });
 		struct guard_note n = scene_note(&s);
