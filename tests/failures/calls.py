@@ -194,21 +194,25 @@ def chosen(lab: Lab) -> list[Fault]:
     return known + (ours if FULL else drawn(ours, SEED, DRAWN)) + drawn(others, SEED, DRAWN)
 
 
-def stopped(lab: Lab) -> None:
-    """A command that stops itself is made to go on, whatever becomes of the guard's first note of it."""
+def with_command(lab: Lab, call: str, n: int, error: str, command: str) -> tuple[int, str]:
+    """exec, in whose guard that call fails: its status, and what it says."""
+    file = lab.file()
+    file.begin(ROLES.index("guard"), NUMBERS[call], n, getattr(errno, error), *[0] * 6)
+    words = [lab.inject, file.path, LUNARCH, "exec", "--lock", lab.store.url(f"command-{call}-{error}"), "--"]
+    r = subprocess.run([*words, "sh", "-c", command], capture_output=True, text=True, timeout=300)
+    same(file.words(6, 1), [1], f"exec: {call} {n} of its guard gives {error}:")
+    return r.returncode, r.stderr
+
+
+def told(lab: Lab) -> None:
+    """A command that stops itself is made to go on, whatever becomes of the guard's first note of it. A guard that
+    cannot hear any more kills the command, and says why."""
     for error in ("ENOMEM", "ENOBUFS", "EINTR", "EAGAIN"):
-        file = lab.file()
-        file.begin(ROLES.index("guard"), NUMBERS["sendto"], 2, getattr(errno, error), *[0] * 6)
-        lock = lab.store.url(f"stopped-{error}")
-        end = ["--lock", lock, "--", "sh", "-c", "kill -STOP $$; exit 7"]
-        r = subprocess.run([lab.inject, file.path, LUNARCH, "exec", *end], capture_output=True, text=True, timeout=300)
-        fired = file.words(6, 1)[0]
-        same(
-            (r.returncode, fired),
-            (7, 1),
-            f"exec: its command stops, and the note of that is lost ({error}): it goes on",
-        )
-        ok("cannot be suspended" in r.stderr, f"exec: that is said ({error})")
+        status, text = with_command(lab, "sendto", 2, error, "kill -STOP $$; exit 7")
+        same((status, "cannot be suspended" in text), (7, True), "... its command, which stops itself, goes on")
+    status, text = with_command(lab, "recvfrom", 2, "EACCES", "sleep 1000")
+    ok(status == 137 and "could not read its orders (Permission denied)" in text, "... it kills, and says why")
+    ok("signal 9" in text, "... which exec says, too")
 
 
 def main() -> None:
@@ -221,7 +225,7 @@ def main() -> None:
             faults = chosen(lab)
         try_all(lab, faults, f"{name}, seed {SEED}: what follows when a system call fails", loud=bool(ONLY))
         if name == "exec" and not ONLY:
-            stopped(lab)
+            told(lab)
         lab.store.end()
     done()
 

@@ -179,6 +179,7 @@ UNIT_TESTS = [
     sources_in("base", "lease") + ["tests/unit/lease/test_record.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
+    sources_in("base", "loop") + ["tests/unit/loop/test_offload.c"],
     *(
         sources_in("base", "loop", "process")
         + [
@@ -196,7 +197,11 @@ UNIT_TESTS = [
     + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/script/test_worker.c"],
     *(
         sources_in("base", "loop", "lease", "process") + ["runtime/election/death_proof.c", test]
-        for test in ("tests/unit/process/test_deadline_page.c", "tests/unit/process/test_guard.c")
+        for test in (
+            "tests/unit/process/test_deadline_page.c",
+            "tests/unit/process/test_guard.c",
+            "tests/unit/process/test_guard_orders.c",
+        )
     ),
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
