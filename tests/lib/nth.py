@@ -41,8 +41,9 @@ SPARE = 4  # descriptors that a second connection, and what it leaves for a mome
 # Where libraries crash without memory, whatever their caller does, by frame_of. The elector is dead then, and its guard
 # does what it always does.
 CRASHES = {
-    # What it has allocated it writes to, or asserts, without a look at whether it is there (3.8.0: zookeeper.c, recordio.c,
-    # zookeeper.jute.c, zk_hashtable.c), and zookeeper_init2 calls getpwuid_r, for a line of its log, where glibc does so.
+    # Its C client, 3.8.0: recordio.c does not look whether the first buffer of a message is there, zookeeper.c not whether
+    # the message is (create_buffer_oarchive); others assert it (zk_hashtable.c). zookeeper_init2 asks getpwuid_r for a
+    # line of its log, in which glibc asserts it (nss_database.c). No issue of its tracker was found that says so.
     *(
         f"libzookeeper_st.so.2 {function}"
         for function in (
