@@ -205,7 +205,7 @@ def with_command(lab: Lab, call: str, n: int, error: str, command: str) -> tuple
 
 
 def told(lab: Lab) -> None:
-    """A command that stops itself is made to go on, whatever becomes of the guard's first note of it. A guard that
+    """A command that stops itself is made to go on, also if its guard cannot send the note of it at first. A guard that
     cannot hear any more kills the command, and says why."""
     for error in ("ENOMEM", "ENOBUFS", "EINTR", "EAGAIN"):
         status, text = with_command(lab, "sendto", 2, error, "kill -STOP $$; exit 7")

@@ -163,9 +163,12 @@ static struct zk_ask *ask_new(struct zk_lock *l, void (*take)(struct zk_lock *l,
 	return a;
 }
 
-/* rc: of the call that sends one of the requests. */
+/* rc: of the call that sends one of the requests. A request that cannot be put into words had no memory for them
+ * (recordio.c), and then zoo_amulti has freed a path that is ours: that of an operation before the one that failed. */
 static void ask_add(struct zk_ask *a, int rc)
 {
+	if (rc == ZMARSHALLINGERROR)
+		mem_end();
 	if (rc == ZOK)
 		a->left++;
 	else
