@@ -26,12 +26,14 @@
 #define CLONE_NEWTIME 0x00000080 /* linux/sched.h; not in this libc's */
 #endif
 
-#define NOBODY 65534
 #define PATIENCE (30 * NSEC_PER_SEC)
 
 static char dir[] = "/dev/shm/lunarch-proof-XXXXXX";
 static struct proof_self self;
 static char why[300];
+/* Of this test alone: a process of the same user that cannot be read, as other tests have for a moment, would be in
+ * doubt. */
+static uid_t other_user;
 
 /* A process that is, like an elector, the root of a tree; what it started is in `tree`. */
 struct holder {
@@ -552,14 +554,14 @@ static int body_foreign(void)
 	return v != PROOF_UNKNOWN;
 }
 
-static int as_nobody(int (*body)(void))
+static int as_other_user(int (*body)(void))
 {
 	int status;
 
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+		if (setgid(other_user) < 0 || setuid(other_user) < 0)
 			_exit(1);
 		int failed = body();
 		fflush(stdout);
@@ -578,25 +580,25 @@ static void test_users(void)
 		return;
 	}
 	chmod(dir, 0777);
-	is_int(as_nobody(body_unreadable), 0,
+	is_int(as_other_user(body_unreadable), 0,
 	       "a younger process of the same user that cannot be read makes it unknown, until it ends");
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
 	kill_holder(&h);
 	char *printed = record_print(&h.record), *path = mem_printf("%s/foreign", dir);
 	put_text(printed, path);
 	chmod(path, 0644);
-	is_int(as_nobody(body_foreign), 0, "another user's tree cannot be proved dead");
+	is_int(as_other_user(body_foreign), 0, "another user's tree cannot be proved dead");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "its own user can");
 	unlink(path);
 	free(path);
 	free(printed);
 	forget(&h);
-	hold(&h, "sleep 1000 & " SAY "wait", NOBODY);
+	hold(&h, "sleep 1000 & " SAY "wait", other_user);
 	kill_holder(&h);
 	verdict_is(check(&h, true), PROOF_UNKNOWN, "nor does root prove anybody's but its own");
 	ok(runs(h.tree), "or end it");
 	forget(&h);
-	test_forged(NOBODY);
+	test_forged(other_user);
 	test_forged(0);
 }
 
@@ -649,8 +651,11 @@ static void test_cannot_be_ended(void)
 
 	if (geteuid() != 0)
 		return;
-	hold(&h, "(eval \"exec $1>&-\"; exec setpriv --reuid 65534 --clear-groups sleep 1000) & " SAY "wait", 0);
-	ok(becomes_user(h.tree, 65534), "a process of the tree runs as another user");
+	char *script = mem_printf(
+		"(eval \"exec $1>&-\"; exec setpriv --reuid %u --clear-groups sleep 1000) & " SAY "wait", other_user);
+	hold(&h, script, 0);
+	free(script);
+	ok(becomes_user(h.tree, other_user), "a process of the tree runs as another user");
 	kill_holder(&h);
 	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN,
 	       "a process of the tree that cannot be ended is not dead");
@@ -717,7 +722,10 @@ static int body_another_time(void)
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
 	failed += judge_apart(&h.record, another_time_and_user) != PROOF_UNKNOWN || !runs(h.tree);
 	kill_holder(&h);
-	failed += check_until(&h, PROOF_DEAD) != PROOF_DEAD;
+	enum proof_verdict v = check_until(&h, PROOF_DEAD);
+	failed += v != PROOF_DEAD;
+	if (failed)
+		printf("# %s: %s\n", verdict_name(v), why);
 	forget(&h);
 	return failed;
 }
@@ -747,7 +755,7 @@ static void test_time_namespaces(void)
 {
 	if (geteuid() == 0) {
 		check_another_time(false);
-		is_int(as_nobody(body_another_time), 0, "nor is it without any rights, in namespaces of one's own");
+		is_int(as_other_user(body_another_time), 0, "nor is it without any rights, in namespaces of one's own");
 	}
 	check_another_time(true);
 	test_older();
@@ -785,6 +793,7 @@ int main(int argc, char **argv)
 		return judge(argv[1]);
 	if (!mkdtemp(dir))
 		return 1;
+	other_user = 1300000000 + (uid_t)getpid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGCHLD, SIG_DFL);
 	proof_self_init(&self, dir);
