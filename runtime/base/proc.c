@@ -50,14 +50,15 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	/* The process' name may contain parentheses and spaces, so field 3 is found from the last parenthesis. */
 	const char *name_end = strrchr(text, ')');
 	const char *state = name_end && name_end[1] ? name_end + 2 : NULL;
-	const char *flags = field(state, 9), *start = field(state, 22);
+	const char *flags = field(state, 9), *threads = field(state, 20), *start = field(state, 22);
 	errno = EPROTO;
-	if (!state || !flags || !start)
+	if (!state || !flags || !threads || !start)
 		return -1;
 	*out = (struct proc_stat){
 		.state = *state,
 		.kernel = strtoul(flags, NULL, 10) & KERNEL_THREAD,
 		.parent = strtoull(state + 2, NULL, 10),
+		.threads = strtol(threads, NULL, 10),
 		.start = strtoull(start, NULL, 10),
 	};
 	return 0;
@@ -65,7 +66,7 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 
 bool proc_runs(const struct proc_stat *s)
 {
-	return s->state != 'Z' && s->state != 'X';
+	return (s->state != 'Z' && s->state != 'X') || s->threads > 1;
 }
 
 bool proc_has_uid(uint64_t pid, uid_t uid)

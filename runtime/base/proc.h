@@ -13,6 +13,7 @@ struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 	char state;      /* field 3: R S D Z T t X I */
 	bool kernel;     /* a kernel thread: field 9, PF_KTHREAD */
 	uint64_t parent; /* field 4; 0 = a process that we cannot see */
+	long threads;    /* field 20: of a zombie, the first one and those that live */
 	uint64_t start;  /* field 22: clock ticks since boot, as the reader's time namespace counts them
 	                    (time_namespaces(7)) */
 };
@@ -20,7 +21,8 @@ struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 /* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */
 int proc_stat(uint64_t pid, struct proc_stat *out);
 
-/* false: a zombie, which runs nothing any more. */
+/* false: a zombie, which runs nothing any more. One whose first thread alone has ended is none, though its state is Z.
+ */
 bool proc_runs(const struct proc_stat *s);
 
 /* True if any of the process' four user ids is uid, or if they cannot be seen. */

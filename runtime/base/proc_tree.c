@@ -220,9 +220,15 @@ bool tree_is_only(pid_t root, pid_t child)
 
 /* ---- a walk through the parents in the `stat` files ---- */
 
-/* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)).
- * false with errno. */
-static bool read_stat(pid_t pid, char *state, pid_t *parent)
+struct of_stat {
+	char state;
+	pid_t parent;
+	long threads; /* that are not reaped: the first one, and those that live */
+};
+
+/* Fields 3, 4 and 20 of stat, after a name that may hold anything but ends at the last ')' (proc(5)). false with errno.
+ */
+static bool read_stat(pid_t pid, struct of_stat *out)
 {
 	char text[512];
 	int fd = open_proc(pid, "stat", 0);
@@ -239,8 +245,10 @@ static bool read_stat(pid_t pid, char *state, pid_t *parent)
 	const char *after = strrchr(text, ')');
 	if (!after || strlen(after) < sizeof ") S 1" - 1)
 		return false;
-	*state = after[2];
-	*parent = (pid_t)strtol(after + 4, NULL, 10);
+	*out = (struct of_stat){ .state = after[2], .parent = (pid_t)strtol(after + 4, NULL, 10) };
+	for (int field = 2; field < 20 && after; field++)
+		after = strchr(after + 1, ' ');
+	out->threads = after ? strtol(after, NULL, 10) : 1;
 	return true;
 }
 
@@ -248,16 +256,18 @@ static bool list_all(struct tree *t)
 {
 	struct numbers all = { .fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 	pid_t pid;
-	char state;
+	struct of_stat of;
 
 	t->n = 0;
 	if (all.fd < 0)
 		return false;
 	while (t->n < TREE_MOST && (pid = next_number(&all))) {
-		if (read_stat(pid, &state, &t->parent[t->n]))
+		if (read_stat(pid, &of)) {
+			t->parent[t->n] = of.parent;
 			t->pid[t->n++] = pid;
-		else if (!has_ended(errno))
+		} else if (!has_ended(errno)) {
 			all.cut = true;
+		}
 	}
 	close(all.fd);
 	return t->n < TREE_MOST && !all.cut;
@@ -381,40 +391,73 @@ static bool feed(struct tree_search *s, char c)
 	return false;
 }
 
-bool tree_dead(pid_t pid)
+/* It shows as a zombie, and lives as long as another thread does. */
+static bool has_lost_its_first_thread(pid_t pid)
 {
-	char state;
-	pid_t parent;
+	struct of_stat of;
 
-	return read_stat(pid, &state, &parent) ? state == 'Z' || state == 'X' : has_ended(errno);
+	return read_stat(pid, &of) && of.state == 'Z' && of.threads > 1;
 }
 
-static enum tree_env search_environ(int fd, struct tree_search *s)
+bool tree_dead(pid_t pid)
+{
+	struct of_stat of;
+
+	if (!read_stat(pid, &of))
+		return has_ended(errno);
+	return (of.state == 'Z' || of.state == 'X') && of.threads <= 1;
+}
+
+static enum tree_env search_file(pid_t pid, const char *file, struct tree_search *s)
 {
 	char chunk[4096];
 	ssize_t len;
+	int fd = open_proc(pid, file, 0);
 
+	s->matched = s->len = 0;
+	if (fd < 0)
+		return TREE_ENV_UNREADABLE;
 	while ((len = read_some(fd, chunk, sizeof chunk)) > 0)
 		for (ssize_t i = 0; i < len; i++)
 			if (feed(s, chunk[i])) {
 				s->value[s->len] = '\0';
+				close(fd);
 				return TREE_ENV_FOUND;
 			}
+	close(fd);
 	return len < 0 ? TREE_ENV_UNREADABLE : TREE_ENV_MISSING;
 }
 
+/* All threads share one memory with the environment in it; one that has ended shows it no more. */
+static enum tree_env search_threads(pid_t pid, struct tree_search *s)
+{
+	struct numbers threads = { .fd = open_proc(pid, "task", O_DIRECTORY) };
+	enum tree_env best = TREE_ENV_UNREADABLE;
+	pid_t thread;
+
+	if (threads.fd < 0)
+		return best;
+	while (best != TREE_ENV_FOUND && (thread = next_number(&threads))) {
+		char file[48];
+		snprintf(file, sizeof file, "task/%d/environ", thread);
+		enum tree_env found = search_file(pid, file, s);
+		if (found != TREE_ENV_UNREADABLE)
+			best = found;
+	}
+	close(threads.fd);
+	return best;
+}
+
+/* A process that has no memory any more may show an empty environment, or none (ESRCH), as the kernel has it. */
 enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size)
 {
 	struct tree_search s = { .name = name, .name_len = strlen(name), .value = value, .size = size };
-	int fd = open_proc(pid, "environ", 0);
+	enum tree_env found = search_file(pid, "environ", &s);
 
-	*value = '\0';
-	if (fd < 0)
-		return tree_dead(pid) ? TREE_ENV_GONE : TREE_ENV_UNREADABLE;
-	enum tree_env found = search_environ(fd, &s);
-	close(fd);
+	if (found != TREE_ENV_FOUND && has_lost_its_first_thread(pid))
+		found = search_threads(pid, &s);
 	if (found == TREE_ENV_FOUND)
 		return found;
 	*value = '\0';
-	return tree_dead(pid) ? TREE_ENV_GONE : found; /* a dead process has an empty environment */
+	return tree_dead(pid) ? TREE_ENV_GONE : found;
 }

@@ -38,7 +38,8 @@ bool tree_walk_scan(struct tree *t, pid_t root, tree_visit *visit, void *arg);
 /* One walk that sends SIGKILL to all descendants of root. Returns how many processes it saw. */
 int tree_kill(struct tree *t, pid_t root);
 
-/* True if the process is a zombie, or no process has that number. */
+/* True if the process is a zombie, and all of its threads have ended, or no process has that number. One whose first
+ * thread alone has ended (pthread_exit(3) in main) looks like a zombie in /proc, and lives. */
 bool tree_dead(pid_t pid);
 
 /* True if it is sure that child, a child of root, is the only descendant of root that was there at the time of the call

@@ -214,7 +214,7 @@ int proof_pidfd(const struct record *r)
 
 /* ---- the marker ---- */
 
-enum carries { CARRIES_NOT, CARRIES, CARRIES_NOTHING_YET, CARRIES_UNREADABLE };
+enum carries { CARRIES_NOT, CARRIES, CARRIES_NOTHING_YET, CARRIES_UNREADABLE, CARRIES_GONE };
 
 /* Finds an entry in NUL-separated text that comes in pieces. */
 struct finder {
@@ -240,17 +240,17 @@ static bool finder_feed(struct finder *f, const char *bytes, size_t n)
 	return false;
 }
 
-static enum carries process_read_environment(uint64_t pid, const char *marker)
+/* path: an `environ` file of /proc, and what it is read for. */
+static enum carries environ_carries(const char *path, const char *marker)
 {
 	struct finder f = { .entry = marker, .len = strlen(marker) };
-	char path[64], buffer[4096];
+	char buffer[4096];
 	ssize_t n, total = 0;
 	bool found = false;
 
-	snprintf(path, sizeof path, "/proc/%" PRIu64 "/environ", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT || errno == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
+		return errno == ENOENT || errno == ESRCH ? CARRIES_GONE : CARRIES_UNREADABLE;
 	while (!found && (n = read(fd, buffer, sizeof buffer)) > 0) {
 		found = finder_feed(&f, buffer, (size_t)n);
 		total += n;
@@ -260,8 +260,61 @@ static enum carries process_read_environment(uint64_t pid, const char *marker)
 	if (found)
 		return CARRIES;
 	if (n < 0)
-		return error == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
+		return error == ESRCH ? CARRIES_GONE : CARRIES_UNREADABLE;
 	return total ? CARRIES_NOT : CARRIES_NOTHING_YET;
+}
+
+struct threads_search {
+	uint64_t pid;
+	const char *marker;
+	enum carries found;
+};
+
+static bool thread_examine(void *arg, const char *name)
+{
+	struct threads_search *s = arg;
+	char path[80];
+
+	if (!isdigit((unsigned char)*name))
+		return true;
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/task/%.20s/environ", s->pid, name);
+	enum carries c = environ_carries(path, s->marker);
+	if (c == CARRIES_GONE) /* it has ended, and says nothing of the others */
+		return true;
+	s->found = c;
+	return c == CARRIES_NOTHING_YET; /* else that is the memory of all */
+}
+
+/* Of a process whose first thread shows no memory: it has ended, while others may go on; or all of them are ending, and
+ * none runs an instruction of its own any more. A thread that was made meanwhile may not have been seen. */
+static enum carries threads_carry(uint64_t pid, const char *marker)
+{
+	struct threads_search s = { .pid = pid, .marker = marker, .found = CARRIES_GONE };
+	struct proc_stat st;
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/task", pid);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT || errno == ESRCH ? CARRIES_GONE : CARRIES_UNREADABLE;
+	int result = proc_each(fd, thread_examine, &s);
+	close(fd);
+	if (result < 0 && s.found != CARRIES)
+		return CARRIES_UNREADABLE;
+	bool churns = s.found == CARRIES_GONE && proc_stat(pid, &st) == 0 && proc_runs(&st) && st.threads > 1;
+	return churns ? CARRIES_NOTHING_YET : s.found;
+}
+
+/* A process that has no memory any more may show an empty environment, or none (ESRCH), as the kernel has it. */
+static enum carries process_read_environment(uint64_t pid, const char *marker)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/environ", pid);
+	enum carries c = environ_carries(path, marker);
+	if (c == CARRIES_NOTHING_YET || c == CARRIES_GONE)
+		c = threads_carry(pid, marker);
+	return c == CARRIES_GONE ? CARRIES_NOT : c;
 }
 
 static bool process_has_arguments(uint64_t pid)
@@ -379,6 +432,7 @@ static bool search_examine(void *arg, const char *name)
 		break;
 	case CARRIES_NOT:
 	case CARRIES_NOTHING_YET:
+	case CARRIES_GONE:
 		break;
 	}
 	return true;

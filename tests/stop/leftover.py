@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A command or a worker ends by itself, and what it left behind does not die for longer than a renewal: the term is not
-called expired meanwhile, and the lease is held until the last process is gone.
+called expired meanwhile, and the lease is held until the last process is gone. A process that only looks dead is
+found, and killed.
 
 The process that does not die is traced by this test (ptrace(2)): it stops on its way out until the test lets it go."""
 
@@ -8,12 +9,14 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import alive, scratch, wait_for
+from field import compiled
+from processes import LUNARCH, alive, scratch, state_of, wait_for
 from tap import done, ok, same, skip
 
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_O_TRACEEXIT = 7, 17, 0x4206, 0x40
@@ -95,7 +98,27 @@ def worker() -> None:
     same(c.event("print", "stopped")["message"], "stopped worker", "a worker: the term ends as with any dead worker")
 
 
+def leaderless() -> None:
+    """A daemon whose first thread has ended, which /proc shows as a zombie, while another thread acts."""
+    place, pid_file = scratch(), os.path.join(scratch(), "pid")
+    program = compiled(os.path.join(os.path.dirname(os.path.abspath(__file__)), "leaderless.c"), "-pthread")
+    script = (
+        f'return {{ on_leading = function() os.execute("setsid {program} & echo $! >{pid_file}") print "leading" end, '
+        'on_stopped = function(_, reason) print("stopped " .. reason) end }'
+    )
+    c = Candidate("--lock", f"{place}/lock", "--control", f"{place}/control", "-e", script, options=())
+    leftover = left_by(pid_file)
+    ok(wait_for(lambda: state_of(leftover) == "Z"), "leaderless: a daemon looks like a zombie")
+    c.event("print", "leading")
+    subprocess.run([LUNARCH, "ctl", "--control", f"{place}/control", "resign", "1h"], check=True)
+    same(c.event("print", "stopped")["message"], "stopped resigned", "leaderless: the term ends in order")
+    c.event("no_leader")
+    same(len(c.all("leftovers_killed", "1 process")), 1, "leaderless: what is left of it is killed before the release")
+    ok(wait_for(lambda: state_of(leftover) == "X"), "leaderless: and is dead")
+
+
 command()
 worker()
+leaderless()
 stop_everyone()
 done()

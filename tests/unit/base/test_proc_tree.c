@@ -389,6 +389,60 @@ static void test_env(void)
 	ok(tree_env(pid, "MARK", value, sizeof value) == TREE_ENV_GONE, "and so is a process that was reaped");
 }
 
+static void *go_on(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* A process whose main has left it to another thread. */
+static int leaderless(void)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, go_on, NULL) != 0)
+		return 9;
+	pthread_exit(NULL);
+}
+
+static char state_of(pid_t pid)
+{
+	char path[40], text[300] = "";
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return 'X';
+	(void)!fread(text, 1, sizeof text - 1, f);
+	fclose(f);
+	return strrchr(text, ')') ? strrchr(text, ')')[2] : 'X';
+}
+
+/* It looks like a zombie, shows no environment, and lives. */
+static void test_leaderless(void)
+{
+	char value[32], *argv[] = { "test", "leaderless", NULL }, *env[] = { "A=1", "MARK=3.7", NULL };
+	pid_t pid = fork();
+	siginfo_t info;
+
+	if (pid == 0) {
+		execve("/proc/self/exe", argv, env);
+		_exit(127);
+	}
+	for (int i = 0; i < 60000 && state_of(pid) != 'Z'; i++)
+		usleep(1000);
+	ok(state_of(pid) == 'Z' && !tree_dead(pid), "a process whose first thread has ended is not dead");
+	ok(tree_env(pid, "MARK", value, sizeof value) == TREE_ENV_FOUND && strcmp(value, "3.7") == 0,
+	   "and its environment is found by another thread's");
+	ok(tree_env(pid, "OTHER", value, sizeof value) == TREE_ENV_MISSING, "what is not in that is missing, not gone");
+	kill(pid, SIGKILL);
+	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+	ok(tree_dead(pid) && tree_env(pid, "MARK", value, sizeof value) == TREE_ENV_GONE,
+	   "when the last thread has ended it is dead");
+	waitpid(pid, NULL, 0);
+}
+
 /* Somebody else's process: ours as seen by nobody, or that of process 1 as seen by us. */
 static void test_unreadable(void)
 {
@@ -436,8 +490,11 @@ static void test_blind(void)
 	end(pid);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	(void)argv;
+	if (argc > 1)
+		return leaderless();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	up = mmap(NULL, sizeof *up, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	test_family();
@@ -445,6 +502,7 @@ int main(void)
 	test_deep();
 	test_only();
 	test_env();
+	test_leaderless();
 	test_unreadable();
 	test_blind();
 	return tap_done();

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -174,6 +175,17 @@ static void forget(struct holder *h)
 	record_fini(&h->record);
 }
 
+/* Until all of its tree are dead. */
+static void await_free(const struct holder *h)
+{
+	struct instant start = clock_now();
+	int fd = open(h->record.tree, O_RDONLY | O_CLOEXEC);
+
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000);
+	close(fd);
+}
+
 #define SAY "echo $! >$2.new; mv $2.new $2; "
 
 static void test_self(void)
@@ -278,6 +290,53 @@ static void test_daemon(void)
 	ok(runs(h.tree) && flock(fd, LOCK_SH | LOCK_NB) == 0, "a daemon that closed all descriptors runs");
 	close(fd);
 	verdict_is(check(&h, false), PROOF_DYING, "it is found by its environment");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "and killed");
+	ok(!runs(h.tree), "it is dead");
+	forget(&h);
+}
+
+static void *go_on(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* test_proof leaderless FD: a daemon whose main has left it to another thread, and which has closed the tree file. */
+static int leaderless(int fd)
+{
+	pthread_t t;
+
+	close(fd);
+	if (pthread_create(&t, NULL, go_on, NULL) != 0)
+		return 9;
+	pthread_exit(NULL);
+}
+
+static bool is_zombie(pid_t pid)
+{
+	struct proc_stat s;
+
+	return proc_stat((uint64_t)pid, &s) == 0 && s.state == 'Z';
+}
+
+/* In /proc it looks like a zombie, and shows no environment. */
+static void test_leaderless(void)
+{
+	struct instant start = clock_now();
+	char program[200] = "";
+	struct holder h;
+
+	(void)!readlink("/proc/self/exe", program, sizeof program - 1);
+	char *script = mem_printf("'%s' leaderless $1 & " SAY, program);
+	hold(&h, script, 0);
+	free(script);
+	kill_holder(&h);
+	await_free(&h);
+	while (!is_zombie(h.tree) && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000);
+	ok(is_zombie(h.tree) && runs(h.tree), "a process whose first thread has ended runs");
+	verdict_is(check(&h, true), PROOF_DYING, "it is found by the environment of another thread");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "and killed");
 	ok(!runs(h.tree), "it is dead");
 	forget(&h);
@@ -444,17 +503,6 @@ static void age(const char *path)
 	struct timespec old[2] = { { .tv_sec = time(NULL) - 7200 }, { .tv_sec = time(NULL) - 7200 } };
 
 	utimensat(AT_FDCWD, path, old, 0);
-}
-
-/* Until all of its tree are dead. */
-static void await_free(const struct holder *h)
-{
-	struct instant start = clock_now();
-	int fd = open(h->record.tree, O_RDONLY | O_CLOEXEC);
-
-	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
-		usleep(1000);
-	close(fd);
 }
 
 static void test_old_files(void)
@@ -791,6 +839,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 2)
 		return judge(argv[1]);
+	if (argc == 3)
+		return leaderless(atoi(argv[2]));
 	if (!mkdtemp(dir))
 		return 1;
 	other_user = 1300000000 + (uid_t)getpid();
@@ -801,6 +851,7 @@ int main(int argc, char **argv)
 	test_possible();
 	test_tree();
 	test_daemon();
+	test_leaderless();
 	test_without_marker();
 	test_not_ours();
 	test_part_of_it();
