@@ -114,21 +114,32 @@ def shown(pid: int, what: str) -> str:
         return ""
 
 
-def remembers(pid: int) -> bool:
+def remembers(pid: int, elector: int) -> bool:
     """Whether the secret is in memory of this process that it can write, and so may have changed. Guard and worker may
-    be forks of the elector. (A sanitizer's own memory, which is huge, is left out.)"""
+    be forks of the elector. (A sanitizer's own memory, which is huge, is left out.)
+
+    AddressSanitizer reads /proc/self/environ when a process begins, and keeps that text in a mapping of its own: the
+    only pointer to it is in the .bss of libasan (GCC 12). No fork of ours can wipe that. So that text, whole and
+    unchanged, is taken out of anonymous memory; the stack, where ours is, is searched with it."""
+    begun = None
+    if "libasan" in shown(pid, "maps"):
+        with open(f"/proc/{elector}/environ", "rb") as f:
+            begun = f.read()
     with open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in shown(pid, "maps").splitlines():
-            span, rights = line.split()[:2]
+            span, rights, _, _, _, *name = line.split()
             begin, end = (int(x, 16) for x in span.split("-"))
             if not rights.startswith("rw") or end - begin > 64 << 20:
                 continue
             try:
                 memory.seek(begin)
-                if SECRET.encode() in memory.read(end - begin):
-                    return True
+                data = memory.read(end - begin)
             except OSError:
                 continue
+            if begun and not name:
+                data = data.replace(begun, b"")
+            if SECRET.encode() in data:
+                return True
     return False
 
 
@@ -159,9 +170,7 @@ def leaks(c: Candidate, control: str, env: dict[str, str], passed: tuple[str, ..
             for entry in shown(pid, "environ").split("\0"):
                 if SECRET in entry and entry.partition("=")[0] not in passed:
                     found.append(f"{kind} environment: {entry.partition('=')[0]}")
-        # Found there under AddressSanitizer alone: probably in a copy of the environment that the sanitizer keeps.
-        copied = env and "libasan" in shown(pid, "maps")
-        if pid != c.pid and not passed and not runs_lock_file(pid) and not copied and remembers(pid):
+        if pid != c.pid and not passed and not runs_lock_file(pid) and remembers(pid, c.pid):
             found.append(f"{kind} memory")
     told = {
         "log": "\n".join(map(str, c.events)),
@@ -240,7 +249,7 @@ def test_leader() -> None:
                     SECRET in shown(c.pid, "environ"),
                     f"{name}: the search finds what its own user may read: the elector's",
                 )
-            ok(remembers(c.pid), f"{name}: it finds what the elector has in its memory")
+            ok(remembers(c.pid, c.pid), f"{name}: it finds what the elector has in its memory")
             same(leaks(c, control, env, ()), [], f"{name}: none of it has the password, nor does anybody print it")
             c.stop()
         command = f'env >"{TMP}/env"; tr "\\0" "\\n" </proc/$PPID/environ >>"{TMP}/env"; echo "$LUNARCH_TERM_LOCK"'
