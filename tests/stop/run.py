@@ -151,7 +151,26 @@ def next_leader(case: Any) -> Any:
     return (case.second.said("leading") + case.first.said("leading")[1:] or [None])[0]
 
 
-def lose_the_lease(script: str, how: str) -> None:
+TRIES = 4  # a machine that is busy may be late a few times; a program that does not run the hook never does
+
+
+def on_stopped_ran(case: Any) -> Any:
+    """Its first line; None: it has not run, or a worker and two replacements have died, after which none runs it."""
+    wait_for(lambda: case.first.said("stopped") or len(case.first.all("worker_gone")) > 2)
+    return (case.first.said("stopped") or [None])[0]
+
+
+def was_late(case: Any, name: str) -> bool:
+    """Whether a replacement did not come to its end within the stop grace in which it had nothing to do but to print:
+    it was killed, and another one was to run on_stopped, or none. Then nothing follows from whether on_stopped has run,
+    nor how often, and the case is played once more."""
+    late = len(case.first.all("on_stopped_owed")) > 1
+    if late:
+        note(f"{name}: once more, since this machine was late by the whole stop grace")
+    return late
+
+
+def lose_the_lease(script: str, how: str, tries: int = TRIES) -> None:
     """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves
     the script until the renew deadline, its grace, and the kill allowance."""
     name = f"{script[3:-4]}, {how}"
@@ -162,9 +181,12 @@ def lose_the_lease(script: str, how: str) -> None:
     rob(case) if how == "robbed" else cut_off(case)
     led = wait_for(lambda: next_leader(case))
     survivors = leftovers(case)
-    stopped = case.first.wait("print", "stopped")
+    stopped = on_stopped_ran(case)
     ok(led, f"{name}: the next candidate leads")
     same(survivors, [], f"{name}: nothing that the term started is alive then")
+    if tries > 1 and was_late(case, name):
+        case.end()
+        return lose_the_lease(script, how, tries - 1)
     reason = "lost" if how == "robbed" else "expired"
     if not ok(
         stopped and (reason in stopped["message"] or "killed" in stopped["message"]),
@@ -179,8 +201,7 @@ def lose_the_lease(script: str, how: str) -> None:
     time.sleep(0.2)
     # Killed between its last word and its report, on a machine that is late by the whole grace, it has its replacement
     # run it again.
-    times = len(case.first.said("stopped"))
-    if not ok(times == 1 or times == 2 and len(case.first.all("on_stopped_owed")) == 1, f"{name}: once"):
+    if not ok(1 <= len(case.first.said("stopped")) <= 1 + len(case.first.all("on_stopped_owed")), f"{name}: once"):
         case.first.log()
     same(len(case.first.said("started")), 1, f"{name}: on_start once, though the worker may have been replaced")
     case.end()
@@ -207,7 +228,7 @@ def harm(name: str, script: str, hurt: Any, heal: Any = None, second_waits: bool
     case.end()
 
 
-def recover(name: str, script: str, hurt: Any, heal: Any = None) -> None:
+def recover(name: str, script: str, hurt: Any, heal: Any = None, tries: int = TRIES) -> None:
     """The elector lives: it ends the term, its replacement worker runs on_stopped, and somebody leads again."""
     case = Case(script)
     guard, worker = case.first.guard(), case.first.worker()
@@ -217,14 +238,18 @@ def recover(name: str, script: str, hurt: Any, heal: Any = None) -> None:
         case.first.kill(sig, who[target])
     if ("worker", STOP) in hurt or ("guard", STOP) in hurt:
         rob(case)
-    stopped = case.first.wait("print", "stopped")
+    stopped = on_stopped_ran(case)
     survivors = [p for p in case.before if p != case.first.pid and alive(p)]
+    if tries > 1 and not survivors and was_late(case, name):
+        case.end()
+        return recover(name, script, hurt, heal, tries - 1)
     ok(stopped, f"{name}: the replacement runs on_stopped")
     if ("guard", STOP) not in hurt:
         same(survivors, [], f"{name}: after everything of the old tree is dead")
     same(len(case.first.said("started")), 1, f"{name}: on_start is not run again")
     time.sleep(0.2)
-    same(len(case.first.said("stopped")), 1, f"{name}: on_stopped once")
+    times = len(case.first.said("stopped"))
+    ok(1 <= times <= max(1, len(case.first.all("on_stopped_owed"))), f"{name}: on_stopped once", times)
     if not stopped:
         case.first.log()
     case.end()
