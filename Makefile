@@ -190,6 +190,9 @@ ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
 TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls)
+# Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/locks.md#zookeeper-loss).
+ZOOKEEPER_VERSION = $(or $(ZOOKEEPER),3.9.5)
+ZOOKEEPER_TESTS = tests/locks/test_zookeeper.py $(patsubst %,tests/cluster/faults/%.py,zookeeper next_zookeeper restored_zookeeper)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
 STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.
@@ -269,6 +272,15 @@ test-nfs:
 test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(ETCD_QUEUE)
+
+# The ZooKeeper lock on a newer server than Debian's, which comes as Maven artifacts: ZOOKEEPER=version.
+test-zookeeper: zookeeper-$(ZOOKEEPER_VERSION)-server
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@$(QUEUE) $(ZOOKEEPER_TESTS:%=zookeeper-$(ZOOKEEPER_VERSION):%)
+
+zookeeper-%-server: test-deps
+	@scripts/deps.sh zookeeper
+	@mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/zookeeper.lock tests/lib/zookeeper_fetch.sh $*
 
 # Each allocation and each system call fails once, on every lock, where `make test` draws some: half an hour with AT_ONCE=16.
 test-failures: export FULL=1 LIMIT=14400
@@ -361,7 +373,8 @@ pictures: test-deps
 # Storms of faults on five electors and their store: STORE=NAME... (file redis etcd postgres zookeeper kubernetes), MINUTES=n, SEED=s for faults
 # that were drawn before, BEYOND=1 for those that docs/safety.md does not cover too. Timelines are written to $(BUILD)/chaos.
 STORE   ?= file redis etcd postgres zookeeper
-chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server)
+# ZOOKEEPER=version: on another ZooKeeper than Debian's.
+chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server) $(ZOOKEEPER:%=zookeeper-%-server)
 	@tests/cluster/faults/chaos.py --stores $(STORE) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(BEYOND),--beyond)
 
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
@@ -483,4 +496,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image help clean FORCE

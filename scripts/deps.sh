@@ -8,6 +8,7 @@
 #   go     what builds what is published as Go modules
 #   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
 #   mysql  what fetches and runs MySQL
+#   zookeeper  what fetches another ZooKeeper
 #   lint   all that the whole check needs
 # Silent and fast when nothing is missing.
 set -eu
@@ -23,6 +24,7 @@ esac
 case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
+[ "${1:-}" = zookeeper ] && need="$need maven"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"

@@ -80,6 +80,14 @@ class Site:
     def ends_of_logs(self) -> str:
         return "\n".join(f"== {n.machine.name}\n{n.end_of_log()}" for n in self.nodes)
 
+    def keep(self, there: str) -> str:
+        """What the servers said and wrote, for whoever wants to know what became of a write."""
+        shutil.rmtree(there, ignore_errors=True)
+        os.makedirs(there)
+        for n in self.nodes:
+            subprocess.run(["cp", "-a", "--sparse=always", n.dir, os.path.join(there, n.machine.name)])
+        return there
+
     def close(self) -> None:
         for n in self.nodes:
             n.close()

@@ -39,6 +39,9 @@ case $suite in
   etcd-*)
     built "$suite-server"
     export ETCD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/$suite/server" ;;
+  zookeeper-*)
+    built "$suite-server"
+    export ZOOKEEPER="${suite#zookeeper-}" ;;
   *) echo "job.sh: no suite $suite" >&2; exit 2 ;;
 esac
 

@@ -1142,7 +1142,8 @@ class Galera:
 
 
 class ZooKeeper(Server):
-    """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
+    """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration. ZOOKEEPER can name another
+    version than Debian's, which tests/lib/zookeeper_fetch.sh has fetched (make test-zookeeper)."""
 
     def __init__(
         self,
@@ -1182,9 +1183,21 @@ class ZooKeeper(Server):
         with open(os.path.join(self.dir, "logback.xml"), "w") as f:
             f.write(
                 '<configuration><appender name="out" '
-                'class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
-                '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n'
+                'class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %m%n</pattern></encoder>'
+                f'</appender><root level="{"INFO" if self.members else "WARN"}"><appender-ref ref="out"/></root>'
+                "</configuration>\n"
             )
+
+    @staticmethod
+    def archives() -> str:
+        version = os.environ.get("ZOOKEEPER")
+        if not version:
+            return "/usr/share/java/zookeeper.jar"
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        there = os.path.join(cache, "lunarch-tests", f"zookeeper-{version}")
+        if not os.path.exists(os.path.join(there, "built")):
+            raise RuntimeError(f"ZooKeeper {version} is not in {there}: make zookeeper-{version}-server fetches it")
+        return os.path.join(there, "*")
 
     def command(self) -> list[str]:
         return [
@@ -1194,7 +1207,7 @@ class ZooKeeper(Server):
             "-XX:TieredStopAtLevel=1",
             "-Xshare:auto",
             "-cp",
-            f"{self.dir}:/usr/share/java/zookeeper.jar",
+            f"{self.dir}:{self.archives()}",
             "-Dzookeeper.log.dir=" + self.dir,
             "-Djava.net.preferIPv4Stack=true",
             *self.flags,

@@ -277,8 +277,11 @@ def job(number: int, store: str, minutes: float, seed: int, beyond: bool, always
             good = c.judge() and good
         finally:
             c.ended = time.monotonic()
+            there = os.path.join(os.path.dirname(LUNARCH), "chaos")
+            if c.site.nodes and not good:
+                note(f"{c.name}: its servers' files {c.site.keep(os.path.join(there, f'{store}-{seed}-servers'))}")
             if always or not good:
-                note(f"{c.name}: timeline {chaos_timeline.write(c, os.path.join(os.path.dirname(LUNARCH), 'chaos'))}")
+                note(f"{c.name}: timeline {chaos_timeline.write(c, there)}")
                 for f in c.faults[-LAST:] if not good else []:
                     note(f"  {f} ({f.done})")
                 note(f"again: make chaos STORE={store} SEED={seed} MINUTES={minutes:g}{' BEYOND=1' if beyond else ''}")
