@@ -28,7 +28,7 @@ fuzz-merge: fuzz-deps fuzz-programs
 # As an archive, so that a target can have functions of its own in the place of a whole file's. lunarch_module, which each module
 # has, must be the right one's.
 FUZZ_OWN_redis := locks/redis/lock_redis
-FUZZ_OWN_zookeeper := locks/zookeeper/lock_zookeeper
+FUZZ_OWN_zookeeper := locks/zookeeper/lock_zookeeper locks/zookeeper/zk_seen
 FUZZ_LINK_zookeeper := $(patsubst %,-Wl$(COMMA)--wrap=zoo_%,async aget aget_children aget_children2 acreate awexists amulti)
 FUZZ_OUT := commands/% client/% simulation/% driver/% api/lua_mysql api/lua_hash api/lua_http tls/%
 FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude page)

@@ -1225,6 +1225,11 @@ class ZooKeeper(Server):
         places = list(machines) or [None] * count
         ports = [(m.address if m else "127.0.0.1", free_port(), free_port()) for m in places]
         members = [cls(settings, n + 1, ports, start=False, machine=m) for n, m in enumerate(places)]
+        cls.form(members)
+        return members
+
+    @staticmethod
+    def form(members: "Sequence[ZooKeeper]") -> None:
         for m in members:
             m.whole = False
             m.start()
@@ -1232,7 +1237,27 @@ class ZooKeeper(Server):
             m.whole = True
             if not wait_for(m.ready, START):
                 raise RuntimeError("the ZooKeeper ensemble did not form")
-        return members
+
+    @staticmethod
+    def keep(members: "Sequence[ZooKeeper]") -> None:
+        """A copy of what all of an ensemble have now, at one moment."""
+        for m in members:
+            m.pause()
+        for m in members:
+            shutil.rmtree(os.path.join(m.dir, "kept"), ignore_errors=True)
+            shutil.copytree(os.path.join(m.dir, "data"), os.path.join(m.dir, "kept"))
+        for m in members:
+            m.resume()
+
+    @classmethod
+    def fall_back(cls, members: "Sequence[ZooKeeper]") -> None:
+        """They are killed, and begin again with what they had at that moment. What they elect then has a new epoch, so
+        zxids are larger than those that were lost."""
+        for m in members:
+            m.kill()
+            shutil.rmtree(os.path.join(m.dir, "data"))
+            shutil.copytree(os.path.join(m.dir, "kept"), os.path.join(m.dir, "data"))
+        cls.form(members)
 
     def url(self, key: str) -> str:
         return f"zookeeper://{self.host}:{self.port}/{key}"

@@ -331,8 +331,9 @@ def questions(server: Any) -> None:
 
 def gives_way(server: Any) -> None:
     """The watch is set again behind a handover's requests, and a little later."""
-    d, e = opened(server.url("way"), "kept"), opened(server.url("way"))
+    d, e = opened(server.url("kept"), "kept"), opened(server.url("way"))
     fields: Any
+    d.write(term("d"), "", lock="kept")
     w = e.write(term("e"), "")
     for what, fields in (("begins", {"token": 0}), ("ends", {"holder": "", "state": "released"})):
 
@@ -493,6 +494,60 @@ def ensemble() -> None:
         m.close()
 
 
+def goes_back() -> None:
+    """The servers of an ensemble lose what all of them had: a term, which began by the release of another. Zxids go on
+    growing, and versions are counted twice."""
+    lease = 10000
+    fields: Any = {"leaseDurationMs": lease, "leaseDurationSeconds": lease // 1000}
+    members = ZooKeeper.cluster(3)
+    url = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/back"
+    ignorant, loser, witness, late = [opened(url) for _ in range(4)]
+    w = ignorant.write(term("ignorant", **fields), "")
+    freed = ignorant.write(record("", token=w["token"], state="released", **fields), w["version"])
+    same(late.read()["version"], freed["version"], "goes back: the lock is free")
+    ZooKeeper.keep(members)
+    lost = loser.write(term("loser", **fields), until(loser)["version"])
+    same(lost["outcome"], "ok", "goes back: somebody's term begins")
+    same(until(witness)["version"], lost["version"], "goes back: which another candidate sees")
+    ZooKeeper.fall_back(members)
+    began = time.monotonic()
+    r = until(witness)
+    same(r["version"], freed["version"], "goes back: the servers have lost it, and show the lock as free")
+    w = witness.write(term("witness", **fields), r["version"])
+    in_time = time.monotonic() < began + lease / 1000
+    ok(
+        told(w, "lost a record", outcome=("failed",)) or not in_time,
+        "goes back: who saw the term does not begin another before its lease is over",
+    )
+    until(ignorant)
+    w = ignorant.write(term("ignorant", **fields), freed["version"])
+    ok(w["outcome"] == "ok" and w["token"] > lost["token"], "goes back: who did not see it does, with a larger token")
+    versions = [x["version"].split(".")[1] for x in (w, lost)]
+    same(versions[0], versions[1], "goes back: and with a version that the servers had counted before")
+    r = loser.write(record("loser", token=lost["token"], **fields), lost["version"], within=SHORT)
+    same(r["outcome"], "conflict", "goes back: but the lost term's renewal does not pass on it")
+    r = until(loser)
+    same(r["record"]["holderIdentity"], "ignorant", "goes back: so its leader is told that another leads")
+    saw = time.monotonic()
+    freed = ignorant.write(record("", token=w["token"], state="released", **fields), w["version"])
+    w = loser.write(term("loser", **fields), until(loser)["version"])
+    in_time = time.monotonic() < saw + lease / 1000
+    ok(
+        told(w, "lost a record", outcome=("failed",)) or not in_time,
+        "goes back: a version that was counted twice tells it, too, that something was lost",
+    )
+
+    def begins() -> Any:
+        return witness.write(term("witness", **fields), until(witness)["version"])["outcome"] == "ok"
+
+    ok(wait_for(begins) and time.monotonic() - began >= lease / 1000, "goes back: after the lease who has seen it begins one")
+    same(late.write(term("late"), freed["version"])["outcome"], "conflict", "goes back: one at a time, as ever")
+    for d in (ignorant, loser, witness, late):
+        d.end()
+    for m in members:
+        m.close()
+
+
 def full_disk() -> None:
     """A server whose disk is full ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
@@ -511,5 +566,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(strangers, alone, full_disk)
-ensemble()
+at_once(ensemble, goes_back)
 done()

@@ -157,6 +157,7 @@ UNIT_TESTS = [
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + ["runtime/locks/etcd/etcd_answer.c", "tests/unit/locks/etcd/test_etcd_answer.c"],
+    ["runtime/locks/zookeeper/zk_seen.c", "tests/unit/locks/zookeeper/test_zk_seen.c"],
     [
         "runtime/process/channel.c",
         "runtime/base/buf.c",

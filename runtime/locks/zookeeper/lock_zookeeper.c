@@ -1,7 +1,9 @@
 /* The lock in ZooKeeper: a persistent node, set on the condition of its version. A node that is deleted and made again
- * begins with version 0 again, so each has a child, named at random, that goes with it: a write also checks that this
- * is still there. A version of ours is the child's random name, a dot, and the node's version. */
+ * begins with version 0 again, and servers that lost writes count the same versions again. So the node has a child,
+ * named at random by the write that began the term: every write also checks that this is still there. A version of ours
+ * is the child's random name, a dot, and the node's version. */
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/module.h"
 #include "base/nonce.h"
@@ -9,6 +11,7 @@
 #include "locks/lock_url.h"
 #include "locks/lock_user.h"
 #include "locks/zookeeper/zk_link.h"
+#include "locks/zookeeper/zk_seen.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,6 +52,8 @@ struct zk_lock {
 	struct zk_ask *ask;     /* under way */
 	struct zk_watch *watch; /* NULL: nobody wants notices */
 	struct zk_child child;
+	struct zk_seen seen;
+	uint64_t backs;     /* how often the servers have shown less than that */
 	uint64_t caught_up; /* number of the connection on which a look was synchronised, plus one */
 	bool thorough;      /* the children are asked for in this operation */
 	enum { PARENTS_UNTRIED, PARENTS_DUE, PARENTS_TRIED } parents; /* in this operation */
@@ -216,13 +221,45 @@ static void zk_on_string(int rc, const char *value, const void *data)
 	ask_completed((struct zk_ask *)data, rc);
 }
 
+/* A term of which we saw the servers lose the record may go on yet: none begins before its lease is over. */
+static bool zk_in_doubt(struct lock_user *u)
+{
+	struct instant now = clock_now();
+	nsec left = lock_failover_left(&u->doubt, u->op.lease, now);
+
+	if (!u->acquiring || left == 0 || lock_failover_own(&u->doubt, &u->expected, now))
+		return false;
+	lock_op_fail_soon(&u->op, LOCK_FAILED, ERR_UNREACHABLE,
+	                  "the servers have lost a record that they had shown: this candidate is not elected for another "
+	                  "%.1f s, since its leader may act until then",
+	                  (double)left / NSEC_PER_SEC);
+	return true;
+}
+
 static void zk_begin(struct lock_user *u)
 {
 	struct zk_lock *l = (struct zk_lock *)u;
 
 	l->parents = PARENTS_UNTRIED;
 	l->thorough = l->child.czxid == 0;
-	lock_op_ask(&u->op, u->server->notices, &u->call);
+	if (!zk_in_doubt(u))
+		lock_op_ask(&u->op, u->server->notices, &u->call);
+}
+
+/* Of a look behind a synchronisation, or of a write of ours. */
+static void zk_see(struct zk_lock *l, const struct Stat *stat)
+{
+	struct zk_seen before = l->seen;
+	char mark[24];
+
+	if (l->user.lock.advice || !zk_seen_goes_back(&l->seen, (struct zk_seen){ stat->czxid, stat->mzxid, stat->version }))
+		return;
+	snprintf(mark, sizeof mark, "%" PRIu64, ++l->backs);
+	lock_failover_see(&l->user.doubt, mark, clock_now());
+	log_event(LOG_WARN, &(struct log_about){ .lock = l->user.lock.url }, "went_back",
+	          "the servers show the node as zxid 0x%" PRIx64 " wrote it (version %d), and had shown what 0x%" PRIx64
+	          " wrote (version %d): they have lost writes, by a defect, or were restored from an older copy",
+	          stat->mzxid, stat->version, before.mzxid, before.version);
 }
 
 static const struct ACL_vector *zk_acl(const struct zk_lock *l)
@@ -310,6 +347,7 @@ static void zk_found(struct zk_lock *l, const struct zk_ask *a)
 		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 		return;
 	}
+	zk_see(l, &a->stat);
 	/* Changed in between: its child was not seen, so no write may pass on that. */
 	snprintf(version, sizeof version, "%s.%d", known ? l->child.id : "?", known ? a->stat.version : 0);
 	snprintf(what, sizeof what, "the node %.300s", l->user.channel);
@@ -427,6 +465,7 @@ static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
 	l->child = (struct zk_child){ .czxid = a->stat.czxid, .cversion = a->stat.cversion };
 	memcpy(l->child.id, a->id, sizeof a->id);
+	zk_see(l, &a->stat);
 	if (l->watch)
 		l->watch->seen = a->stat.mzxid; /* our own write is no news to us */
 	lock_op_finish(&l->user.op, &r);
@@ -459,36 +498,42 @@ static void zk_on_multi(int rc, const void *data)
 	ask_completed((struct zk_ask *)data, rc);
 }
 
-/* What is expected has a child: it must still. It has none, since somebody made the node by hand, or there is no node:
- * it gets one. A node that is made gets its record by a change of its own: the creation does not say its zxid, and what
- * would be asked for behind it could be another node. */
+/* What is expected has a child: it must still. A new term takes another, so that no write of an earlier one can pass, not
+ * even by a version that the servers have counted twice. A node that was made by hand has no child, and one that is to
+ * be made has none either: it gets one. A node that is made gets its record by a change of its own: the creation does
+ * not say its zxid, and what would be asked for behind it could be another node. */
 static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel, *text = l->user.op.text, *expected = l->user.expected.text;
 	const char *dot = strchr(expected, '.');
-	int version = dot ? atoi(dot + 1) : 0, n = 0;
+	int version = dot ? atoi(dot + 1) : 0, len = dot ? (int)(dot - expected) : 0, n = 0;
 	struct zk_ask *a = ask_new(l, zk_take_write);
+	bool other = len == 0 || l->user.acquiring;
 	zoo_op_t ops[3];
 
-	if (dot > expected)
-		snprintf(a->id, sizeof a->id, "%.*s", (int)(dot - expected), expected);
-	else
+	if (other)
 		nonce_hex(a->id, ID_BYTES);
+	else
+		snprintf(a->id, sizeof a->id, "%.*s", len, expected);
 	char *child = mem_printf("%s/%s%s", path, CHILD, a->id);
+	char *before = mem_printf("%s/%s%.*s", path, CHILD, len, expected);
 	if (l->user.op.removing) {
-		zoo_delete_op_init(&ops[n++], child, -1);
+		zoo_delete_op_init(&ops[n++], before, -1);
 		zoo_delete_op_init(&ops[n++], path, version);
 	} else {
 		if (!*expected)
 			zoo_create_op_init(&ops[n++], path, "", 0, zk_acl(l), 0, NULL, 0);
-		if (dot > expected)
-			zoo_check_op_init(&ops[n++], child, -1);
-		else
+		else if (!other)
+			zoo_check_op_init(&ops[n++], before, -1);
+		else if (len)
+			zoo_delete_op_init(&ops[n++], before, -1);
+		if (other)
 			zoo_create_op_init(&ops[n++], child, "", 0, zk_acl(l), 0, NULL, 0);
 		zoo_set_op_init(&ops[n++], path, text, (int)strlen(text), version, &a->stat);
 	}
 	ask_add(a, zoo_amulti(handle, n, ops, a->results, zk_on_multi, a));
 	free(child);
+	free(before);
 	ask_sent(a);
 }
 

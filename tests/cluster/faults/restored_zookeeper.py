@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A ZooKeeper is restored from an older copy of its data while its candidates run: its zxids, which are the tokens,
 begin again below those that were handed out. The term whose record is gone ends before anybody else acts; who has seen
-a larger token does not lead, and says so, until the server counts higher."""
+a larger token does not lead, and says so, until the server counts higher. And an ensemble loses a term, whose elector
+stands still: who has seen the term does not lead before it is over, though the lock is free and zxids have grown."""
 
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from arena import Arena
+import servers
 from processes import wait_for
 from stores import ZooKeeper, Zk
 from tap import done, failures, note, ok, same
@@ -72,7 +74,48 @@ def restored(store: Any) -> None:
     f.end()
 
 
-store = ZooKeeper()
-restored(store)
-store.end()
+class Ensemble(ZooKeeper):
+    def __init__(self) -> None:
+        self.members = servers.ZooKeeper.cluster(3)
+        self.server = self.members[0]
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
+        return f"zookeeper://{','.join(f'127.0.0.1:{m.port}' for m in self.members)}/{key}"
+
+    def end(self) -> None:
+        for m in self.members:
+            m.close()
+
+
+def lost(store: Any) -> None:
+    f = Arena(store, "a term is lost")
+    script = os.path.join(f.dir, "script.lua")
+    with open(script, "w") as s:
+        s.write(SCRIPT)
+    (a,) = f.enter("a", script=script)
+    same(a.stop(), 0, f"{f.name}: a has led and stopped, and the lock is free")
+    servers.ZooKeeper.keep(store.members)
+    b = f.join("b", script=script)
+    ok(f.acts(1, "b"), f"{f.name}: b leads")
+    c = f.join("c", script=script)
+    c.wait("new_leader", "b leads")
+    b.kill(signal.SIGSTOP)
+    servers.ZooKeeper.fall_back(store.members)
+    ok(c.wait("went_back"), f"{f.name}: c says that the servers have lost what they had shown")
+    ok(f.acts(1, "c"), f"{f.name}: c leads")
+    b.kill(signal.SIGCONT)
+    ok(b.wait("stopped_leading"), f"{f.name}: b, which goes on, knows that its term is over")
+    tokens = [t for t, _ in f.terms()]
+    same(tokens, sorted(set(tokens)), f"{f.name}: every token is larger than those before it")
+    same(f.lines("overlaps"), [], f"{f.name}: and b's process was dead when c's began")
+    if failures():
+        f.logs()
+    f.end()
+
+
+for kind, job in ((ZooKeeper, restored), (Ensemble, lost)):
+    store: Any = kind()
+    job(store)
+    store.end()
 done()
