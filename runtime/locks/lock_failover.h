@@ -1,7 +1,8 @@
 /* How long nobody is elected after a failover. A server that was promoted, or came back without its data, may have lost
  * a leader's record; that is a doubt. Not the detection: the backend does that, and gives each doubt a name of its own
  * in the store, so that all candidates wait for the same one. Used by the locks in stores that answer before all of
- * their copies have a write (Redis, PostgreSQL).
+ * their copies have a write (Redis, PostgreSQL, MariaDB), and by that in ZooKeeper, where a doubt is one candidate's
+ * own: it has seen what the servers do not show any more.
  *
  * The rule is the one for every record (docs/design.md): a candidate waits, by its own clock, from the moment when it
  * first saw the doubt, for the longest lease that the lost record may have had. Who has waited may remove the doubt

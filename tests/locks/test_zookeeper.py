@@ -540,7 +540,10 @@ def goes_back() -> None:
     def begins() -> Any:
         return witness.write(term("witness", **fields), until(witness)["version"])["outcome"] == "ok"
 
-    ok(wait_for(begins) and time.monotonic() - began >= lease / 1000, "goes back: after the lease who has seen it begins one")
+    ok(
+        wait_for(begins) and time.monotonic() - began >= lease / 1000,
+        "goes back: after the lease who has seen it begins one",
+    )
     same(late.write(term("late"), freed["version"])["outcome"], "conflict", "goes back: one at a time, as ever")
     for d in (ignorant, loser, witness, late):
         d.end()

@@ -229,10 +229,11 @@ static bool zk_in_doubt(struct lock_user *u)
 
 	if (!u->acquiring || left == 0 || lock_failover_own(&u->doubt, &u->expected, now))
 		return false;
-	lock_op_fail_soon(&u->op, LOCK_FAILED, ERR_UNREACHABLE,
-	                  "the servers have lost a record that they had shown: this candidate is not elected for another "
-	                  "%.1f s, since its leader may act until then",
-	                  (double)left / NSEC_PER_SEC);
+	lock_op_fail_soon(
+		&u->op, LOCK_FAILED, ERR_UNREACHABLE,
+		"the servers have lost a record that they had shown: this candidate is not elected for another "
+		"%.1f s, since its leader may act until then",
+		(double)left / NSEC_PER_SEC);
 	return true;
 }
 
@@ -252,7 +253,8 @@ static void zk_see(struct zk_lock *l, const struct Stat *stat)
 	struct zk_seen before = l->seen;
 	char mark[24];
 
-	if (l->user.lock.advice || !zk_seen_goes_back(&l->seen, (struct zk_seen){ stat->czxid, stat->mzxid, stat->version }))
+	if (l->user.lock.advice ||
+	    !zk_seen_goes_back(&l->seen, (struct zk_seen){ stat->czxid, stat->mzxid, stat->version }))
 		return;
 	snprintf(mark, sizeof mark, "%" PRIu64, ++l->backs);
 	lock_failover_see(&l->user.doubt, mark, clock_now());
@@ -294,19 +296,38 @@ static void zk_fail(struct zk_lock *l, int rc)
 
 /* ---- reading ---- */
 
+/* ZOOKEEPER-4785: a server that followed a new leader, and died before it had written what it lacked, could be elected;
+ * mended in 3.8.5 and 3.9.2. ZOOKEEPER-4925 came with 3.9.3, and was mended in 3.9.4. */
+static void zk_judge(struct lock_about *about, const char *version)
+{
+	int major = 0, minor = 0, patch = 0;
+
+	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) < 2)
+		return;
+	int line = major * 100 + minor;
+	const char *issue = (line == 308 && patch < 5) || (line == 309 && patch < 2) ? "4785"
+	                    : line == 309 && patch == 3                              ? "4925"
+	                                                                             : NULL;
+	if (line < 308)
+		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.9.5 is tested");
+	else if (issue)
+		snprintf(
+			about->warning, sizeof about->warning,
+			"an ensemble of this version can lose what it has acknowledged (ZOOKEEPER-%s): 3.9.5 is tested",
+			issue);
+}
+
 /* A read has shown that it answers. */
 static void zk_tell_about(struct zk_lock *l)
 {
 	const struct zk_server *s = (const struct zk_server *)l->user.server;
 	const char *version = zk_link_version(s->base.notices);
 	struct lock_about *about = l->user.about;
-	int major = 0, minor = 0;
 
 	*about = (struct lock_about){ .pause_ms = s->url.hosts > 1 ? ELECTION_MS : 0 };
 	snprintf(about->server, sizeof about->server, "ZooKeeper %s",
 	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
-	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
-		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.8 is tested");
+	zk_judge(about, version);
 	lock_user_end(&l->user, LOCK_OK);
 }
 
@@ -498,10 +519,10 @@ static void zk_on_multi(int rc, const void *data)
 	ask_completed((struct zk_ask *)data, rc);
 }
 
-/* What is expected has a child: it must still. A new term takes another, so that no write of an earlier one can pass, not
- * even by a version that the servers have counted twice. A node that was made by hand has no child, and one that is to
- * be made has none either: it gets one. A node that is made gets its record by a change of its own: the creation does
- * not say its zxid, and what would be asked for behind it could be another node. */
+/* What is expected has a child: it must still. A new term takes another, so that no write of an earlier one can pass,
+ * not even by a version that the servers have counted twice. A node that was made by hand has no child, and one that is
+ * to be made has none either: it gets one. A node that is made gets its record by a change of its own: the creation
+ * does not say its zxid, and what would be asked for behind it could be another node. */
 static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel, *text = l->user.op.text, *expected = l->user.expected.text;

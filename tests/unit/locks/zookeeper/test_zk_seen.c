@@ -16,8 +16,7 @@ static void are(const char *what, const struct zk_seen *states, const bool *back
 	is_int(wrong, -1, what);
 }
 
-#define ARE(what, states, ...)                                                   \
-	are(what, states, (const bool[]){ __VA_ARGS__ }, sizeof states / sizeof *states)
+#define ARE(what, states, ...) are(what, states, (const bool[]){ __VA_ARGS__ }, sizeof states / sizeof *states)
 
 int main(void)
 {
@@ -25,7 +24,8 @@ int main(void)
 	ARE("the first state that is seen is as good as any", first, false);
 
 	const struct zk_seen written[] = { { 5, 6, 1 }, { 5, 6, 1 }, { 5, 7, 2 }, { 5, EPOCH(3) + 1, 9 } };
-	ARE("a node that is written, also under other leaders of its servers, goes on", written, false, false, false, false);
+	ARE("a node that is written, also under other leaders of its servers, goes on", written, false, false, false,
+	    false);
 
 	const struct zk_seen made[] = { { 5, 9, 4 }, { 10, 11, 1 }, { EPOCH(1) + 1, EPOCH(1) + 1, 0 } };
 	ARE("so does one that is deleted and made again, and counts from 0", made, false, false, false);
