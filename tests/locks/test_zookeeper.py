@@ -500,12 +500,15 @@ def goes_back() -> None:
     lease = 10000
     fields: Any = {"leaseDurationMs": lease, "leaseDurationSeconds": lease // 1000}
     members = ZooKeeper.cluster(3)
-    url = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/back"
-    ignorant, loser, witness, late = [opened(url) for _ in range(4)]
+    at = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members)
+    ignorant, loser, witness, late = [opened(at + "/back") for _ in range(4)]
+    owner = opened(at + "/mine")
+    own = owner.write(term("owner", **fields), "")
     w = ignorant.write(term("ignorant", **fields), "")
     freed = ignorant.write(record("", token=w["token"], state="released", **fields), w["version"])
     same(late.read()["version"], freed["version"], "goes back: the lock is free")
     ZooKeeper.keep(members)
+    owner.write(record("owner", token=own["token"], **fields), own["version"])
     lost = loser.write(term("loser", **fields), until(loser)["version"])
     same(lost["outcome"], "ok", "goes back: somebody's term begins")
     same(until(witness)["version"], lost["version"], "goes back: which another candidate sees")
@@ -519,6 +522,10 @@ def goes_back() -> None:
         told(w, "lost a record", outcome=("failed",)) or not in_time,
         "goes back: who saw the term does not begin another before its lease is over",
     )
+    r = until(owner)
+    r = owner.write(record("owner", token=own["token"], **fields), r["version"])
+    w = owner.write(term("owner", **fields), r["version"])
+    same((r["outcome"], w["outcome"]), ("ok", "ok"), "goes back: a leader's own term goes on, and a next one may follow")
     until(ignorant)
     w = ignorant.write(term("ignorant", **fields), freed["version"])
     ok(w["outcome"] == "ok" and w["token"] > lost["token"], "goes back: who did not see it does, with a larger token")
@@ -545,7 +552,7 @@ def goes_back() -> None:
         "goes back: after the lease who has seen it begins one",
     )
     same(late.write(term("late"), freed["version"])["outcome"], "conflict", "goes back: one at a time, as ever")
-    for d in (ignorant, loser, witness, late):
+    for d in (ignorant, loser, witness, late, owner):
         d.end()
     for m in members:
         m.close()
