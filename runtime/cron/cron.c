@@ -15,7 +15,7 @@
 #define DAY 86400
 #define ON_TIME MINUTE             /* a time that is less than this in the past is not missed */
 #define LOOK_AHEAD_DAYS (41 * 366) /* 29 February falls on a given weekday within 40 years: 2088, 2128 */
-#define CHANGE_MAX (26 * HOUR)     /* a clock's change is never larger (zone.c) */
+#define CHANGE_MAX (52 * HOUR)     /* a clock's change is never larger: offsets are less than 26 hours (zone.c) */
 
 /* ---- parsing ---- */
 
@@ -271,11 +271,8 @@ static struct date date_of(int64_t days)
 	return d;
 }
 
-static void next_day(struct date *d)
+static void next_month(struct date *d)
 {
-	d->weekday = (d->weekday + 1) % 7;
-	if (++d->day <= d->month_days)
-		return;
 	d->day = 1;
 	if (++d->month > 12) {
 		d->month = 1;
@@ -284,12 +281,18 @@ static void next_day(struct date *d)
 	d->month_days = calendar_month_days(d->year, d->month);
 }
 
+static void next_day(struct date *d)
+{
+	d->weekday = (d->weekday + 1) % 7;
+	if (++d->day > d->month_days)
+		next_month(d);
+}
+
+/* Of a day in a month that is meant. */
 static bool day_matches(const struct cron *c, const struct date *d)
 {
 	bool day = c->day >> d->day & 1, weekday = c->weekday >> d->weekday & 1;
 
-	if (!(c->month >> d->month & 1))
-		return false;
 	return c->any_day || c->any_weekday ? day && weekday : day || weekday;
 }
 
@@ -321,10 +324,18 @@ static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 	int from = (int)(minutes - day * 1440);
 	struct date d = date_of(day);
 
-	for (int i = 0; i <= LOOK_AHEAD_DAYS && day * DAY < end; i++, day++, from = 0, next_day(&d)) {
+	for (int64_t last = day + LOOK_AHEAD_DAYS; day <= last && day * DAY < end; from = 0) {
+		if (!(c->month >> d.month & 1)) {
+			day += d.month_days - d.day + 1;
+			d.weekday = calendar_weekday(day);
+			next_month(&d);
+			continue;
+		}
 		int at = day_matches(c, &d) ? match_minute(c, from) : -1;
 		if (at >= 0)
 			return day * DAY + (int64_t)at * MINUTE < end ? day * DAY + (int64_t)at * MINUTE : CRON_NEVER;
+		day++;
+		next_day(&d);
 	}
 	return CRON_NEVER;
 }
@@ -346,22 +357,26 @@ static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t
 	return CRON_NEVER;
 }
 
-/* Every local time counts once. zone_time never goes backwards, but several local times may have the same time: those
- * that the clock jumps over. */
+/* The latest local time that has been, at that time or before it: later than its own where the clock was set back. */
+static int64_t latest_local(const struct zone *z, int64_t time)
+{
+	int64_t from, latest = time + zone_offset(z, time, &from, NULL);
+
+	while (from > time - CHANGE_MAX) {
+		int64_t end = from - 1, local = end + zone_offset(z, end, &from, NULL);
+		latest = local > latest ? local : latest;
+	}
+	return latest;
+}
+
+/* Every local time counts once: those that have been are over, and those that the clock jumps over are due at the jump
+ * (zone_time). */
 static int64_t next_by_clock(const struct cron *c, const struct zone *z, int64_t after)
 {
-	int64_t local = after + zone_offset(z, after, NULL, NULL) - CHANGE_MAX;
-	int64_t end = local + (int64_t)LOOK_AHEAD_DAYS * DAY;
+	int64_t local = latest_local(z, after) + 1;
 
-	while (true) {
-		local = cron_match(c, local, end);
-		if (local == CRON_NEVER)
-			return CRON_NEVER;
-		int64_t time = zone_time(z, local);
-		if (time > after)
-			return time;
-		local += MINUTE;
-	}
+	local = cron_match(c, local, local + (int64_t)LOOK_AHEAD_DAYS * DAY);
+	return local == CRON_NEVER ? CRON_NEVER : zone_time(z, local);
 }
 
 int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after)
@@ -369,17 +384,17 @@ int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after)
 	return c->by_hours ? next_by_hours(c, z, after) : next_by_clock(c, z, after);
 }
 
-/* The last time at or before now. The caller knows that there is one after `last`. The search begins near now, since
- * there may be very many times since `last`. */
-static int64_t latest(const struct cron *c, const struct zone *z, int64_t last, int64_t now)
+/* The last time at or before now. first: one of them. It halves what is left, since there may be very many times. */
+static int64_t latest(const struct cron *c, const struct zone *z, int64_t first, int64_t now)
 {
-	int64_t back = HOUR, found = CRON_NEVER;
+	int64_t found = first, none_after = now;
 
-	while (found == CRON_NEVER) {
-		int64_t from = now - last > back ? now - back : last;
-		for (int64_t t = cron_next(c, z, from); t <= now; t = cron_next(c, z, t))
-			found = t;
-		back *= 24;
+	while (found < none_after) {
+		int64_t middle = found + (none_after - found) / 2, next = cron_next(c, z, middle);
+		if (next <= now)
+			found = next;
+		else
+			none_after = middle;
 	}
 	return found;
 }
@@ -394,7 +409,7 @@ int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64
 		return CRON_NEVER;
 	if (how == CRON_ALL)
 		return next;
-	int64_t due = latest(c, z, last, now);
+	int64_t due = latest(c, z, next, now);
 	if (how == CRON_LAST || now - due < ON_TIME)
 		return due;
 	*wake = cron_next(c, z, now);

@@ -131,13 +131,17 @@ static void on_watching(void *arg, const struct driver_watching *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct driver_link_events events = { .changed = on_changed, .watching = on_watching };
+	static struct ev_loop *loop;
 	struct input in = { data, size };
-	struct lock_env env = { .loop = ev_loop_new(EVBACKEND_SELECT | EVFLAG_NOSIGMASK | EVFLAG_NOENV),
-		                .reaper = no_reaper };
+	struct lock_env env = { .reaper = no_reaper };
 	struct asker a[2];
 	uint8_t how = input_byte(&in);
 
-	fuzz_silence();
+	if (!loop) {
+		loop = ev_loop_new(EVBACKEND_SELECT | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+		fuzz_silence();
+	}
+	env.loop = loop;
 	started = 0;
 	struct lock_link *k = driver_link_new(&env, "{}", "f.lua", &events, NULL);
 	for (int i = 0; i < 2; i++) {
@@ -174,6 +178,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	driver = -1;
 	ev_run(env.loop, EVRUN_NOWAIT);
 	lock_env_fini(&env);
-	ev_loop_destroy(env.loop);
 	return 0;
 }

@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 static struct ev_loop *loop;
+static struct http *client; /* which lasts: a new one for each input costs more than its answer */
 static int listener, done;
 static char name[40];
 
 static void listen_once(void)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	struct err err;
 
 	fuzz_silence();
 	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
@@ -27,6 +29,8 @@ static void listen_once(void)
 	if (bind(listener, (struct sockaddr *)&at, (socklen_t)(sizeof at.sun_family + strlen(name))) < 0 ||
 	    listen(listener, 8) < 0)
 		abort();
+	client = http_new(loop, NULL, &err);
+	must(client);
 }
 
 static void on_answered(void *arg, struct http_call *c, int status, const struct http_headers *h)
@@ -89,28 +93,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
 	uint8_t how = input_byte(&in);
-	struct err err;
 
 	base64(data, size);
 	if (!loop)
 		listen_once();
-	struct http *h = http_new(loop, NULL, &err);
-	must(h);
 	done = 0;
-	http_start(h, &(struct http_request){ .url = "http://host/path",
-	                                      .method = how & 8 ? "HEAD" : NULL,
-	                                      .unix_path = name,
-	                                      .limit = 4096,
-	                                      .redirects = how & 1 ? 3 : 0,
-	                                      .compressed = how & 2,
-	                                      .answered = on_answered,
-	                                      .data = how & 4 ? on_data : NULL,
-	                                      .done = on_done });
+	struct http_call *c = http_start(client, &(struct http_request){ .url = "http://host/path",
+	                                                                 .method = how & 8 ? "HEAD" : NULL,
+	                                                                 .unix_path = name,
+	                                                                 .limit = 4096,
+	                                                                 .redirects = how & 1 ? 3 : 0,
+	                                                                 .compressed = how & 2,
+	                                                                 .answered = on_answered,
+	                                                                 .data = how & 4 ? on_data : NULL,
+	                                                                 .done = on_done });
 	for (int i = 0; i < 60 && !done; i++) {
 		ev_run(loop, EVRUN_NOWAIT);
 		serve(&in);
 	}
-	http_free(h);
+	if (!done)
+		http_cancel(c);
 	must(done == 1);
 	serve(&in);
 	return 0;
