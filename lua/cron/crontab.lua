@@ -86,7 +86,7 @@ local function read_variable(line)
 	elseif not name:find "^[%a_][%w_]*$" then
 		return nil, ("'%s' is no name of a variable"):format(name)
 	end
-	local value = rest:gsub("%s+$", "")
+	local value = rest:match "^(.*%S)" or "" -- in one pass, however many blanks there are
 	local first = value:match "^[\"']"
 	if first then
 		local inside, after = value:match("^" .. first .. "([^" .. first .. "]*)" .. first .. "(.*)$")
@@ -164,7 +164,7 @@ local function mail_to(value)
 		return value
 	end
 	for address in (value .. ","):gmatch "%s*([^,]*),?" do
-		address = address:gsub("%s+$", "")
+		address = address:match "^(.*%S)" or ""
 		if address ~= "" and not address:find "^[%w_][%w@%%._+=:/!-]*$" then
 			return nil, ("MAILTO: '%s' is no address"):format(address)
 		end
