@@ -26,10 +26,12 @@ from tap import done, ok  # noqa: E402
 BUILD = os.path.join(ROOT, "build", "fuzz")
 FOUND = os.path.join(BUILD, "found")  # what `run` has collected, which the next run goes on with; and reproducers
 TARGETS = sorted(os.path.basename(path)[:-2] for path in glob.glob(os.path.join(HERE, "*.c")))
-# Executions in the whole check: a few seconds on one core. A socket, a directory or a Lua state makes them slow.
+# Executions in the whole check: a second or two of a processor's time. A socket, a directory or a Lua state makes them
+# slow.
 RUNS = 30000
-SLOW = {"control": 1500, "driver": 3000, "file": 1000, "grpc": 3000, "http": 1000, "json": 5000, "redis": 3000}
-SLOW |= {"template": 5000, "wire": 8000, "zookeeper": 5000, "kubeconfig": 6000, "kube_watch": 8000, "record": 8000}
+SLOW = {"control": 10000, "driver": 8000, "file": 4000, "grpc": 8000, "http": 5000, "redis": 6000, "zookeeper": 5000}
+SLOW |= {"kubeconfig": 5000, "kube_object": 8000, "kube_slice": 8000, "kube_watch": 12000, "record": 6000, "wire": 15000}
+SLOW |= {"crontab": 3000, "json": 20000, "template": 20000, "history": 15000, "ask": 15000}
 # Bytes of an input at most: 4096, but where longer ones cost more and say nothing new.
 LONGEST = {"cron": 256, "lock_url": 256, "duration": 512, "postgres": 512, "template": 512, "kube_exec": 512}
 LONGEST |= {"history": 1024, "crontab": 1024, "control": 2048, "record": 2048}
@@ -45,7 +47,7 @@ SAME_ADDRESSES = (
 KEEPS = ("json", "template", "crontab")
 # AddressSanitizer remembers where each block was made, 30 calls deep, and keeps 256 MB of freed ones: both cost more than
 # most executions. A finding's reproducer says the same without them (`build/fuzz/targets/NAME FILE`).
-ASAN = "malloc_context_size=2:quarantine_size_mb=16"
+ASAN = "malloc_context_size=2:quarantine_size_mb=4"
 
 
 class Run:
