@@ -301,7 +301,7 @@ static enum carries threads_carry(uint64_t pid, const char *marker)
 	close(fd);
 	if (result < 0 && s.found != CARRIES)
 		return CARRIES_UNREADABLE;
-	bool churns = s.found == CARRIES_GONE && proc_stat(pid, &st) == 0 && proc_runs(&st) && st.threads > 1;
+	bool churns = s.found == CARRIES_GONE && proc_stat(pid, &st) == 0 && st.state == 'Z' && st.threads > 1;
 	return churns ? CARRIES_NOTHING_YET : s.found;
 }
 

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from driver_player import ADVICE, BEGINS, DURABLE, OWN, RECORD_MAX, USAGE, Driver
 from lock_driver import Driver as Lock, record, tried
 from candidates import Candidate, timing
-from processes import LUNARCH, alive, children, parent, wait_for
+from processes import LUNARCH, PATIENCE, alive, children, parent, wait_for
 from stores import Box, lock_files
 from tap import at_once, done, note, ok, same, skip
 
@@ -307,8 +307,8 @@ def said() -> None:
 
 
 def cut(ask: Any) -> Any:
-    """The answer to what ask(seconds) begins and its deadline ends. What reaches the driver when its deadline has passed,
-    on a busy machine, is not begun and has failed: then once more, with twice the time."""
+    """The answer to what ask(seconds) begins and its deadline ends. What reaches the driver when its deadline has
+    passed, on a busy machine, is not begun and has failed: then once more, with twice the time."""
     within = 0.3
     while (a := ask(within))["outcome"] == "failed" and within < PATIENCE:
         within *= 2
