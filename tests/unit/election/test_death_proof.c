@@ -291,7 +291,7 @@ static void test_daemon(void)
 		usleep(1000);
 	ok(runs(h.tree) && flock(fd, LOCK_SH | LOCK_NB) == 0, "a daemon that closed all descriptors runs");
 	close(fd);
-	verdict_is(check(&h, false), PROOF_DYING, "it is found by its environment");
+	verdict_is(check_until(&h, PROOF_DYING), PROOF_DYING, "it is found by its environment");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "and killed");
 	ok(!runs(h.tree), "it is dead");
 	forget(&h);
@@ -338,7 +338,7 @@ static void test_leaderless(void)
 	while (!is_zombie(h.tree) && elapsed_holder(start, clock_now()) < PATIENCE)
 		usleep(1000);
 	ok(is_zombie(h.tree) && runs(h.tree), "a process whose first thread has ended runs");
-	verdict_is(check(&h, true), PROOF_DYING, "it is found by the environment of another thread");
+	verdict_is(check_until(&h, PROOF_DYING), PROOF_DYING, "it is found by the environment of another thread");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "and killed");
 	ok(!runs(h.tree), "it is dead");
 	forget(&h);
@@ -350,11 +350,11 @@ static void test_without_marker(void)
 
 	hold(&h, "env -i /bin/bash -c 'echo $$ >$0.new; /bin/mv $0.new $0; exec -c /bin/sleep 1000' $2 & wait", 0);
 	kill_holder(&h);
-	verdict_is(check(&h, true), PROOF_DYING, "the shell that waits is found");
+	verdict_is(check_until(&h, PROOF_DYING), PROOF_DYING, "the shell that waits is found");
 	struct instant start = clock_now();
 	while (!strstr(why, "without our marker") && elapsed_holder(start, clock_now()) < PATIENCE)
 		check(&h, true);
-	verdict_is(check(&h, true), PROOF_DYING,
+	verdict_is(check_until(&h, PROOF_DYING), PROOF_DYING,
 	           "a child with an empty environment that holds the tree file is not dead");
 	ok(runs(h.tree) && strstr(why, "without our marker"), "nor is it killed: it could be anybody's");
 	kill(h.tree, SIGKILL);
