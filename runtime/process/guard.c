@@ -539,11 +539,18 @@ static struct sweep *guard_find_sweep(struct guard *g, pid_t pid, const char *te
 	return s && guard_of_this_tree(g, pid) ? s : NULL;
 }
 
-static bool guard_kills_first_time(struct guard *g, pid_t pid)
+static bool guard_has_killed(const struct guard *g, pid_t pid)
 {
 	for (int i = 0; i < g->killed_n; i++)
 		if (g->killed[i] == pid)
-			return false;
+			return true;
+	return false;
+}
+
+static bool guard_kills_first_time(struct guard *g, pid_t pid)
+{
+	if (guard_has_killed(g, pid))
+		return false;
 	if (g->killed_n < TREE_MOST)
 		g->killed[g->killed_n++] = pid;
 	return true;
@@ -568,7 +575,11 @@ static bool guard_sweep_one(void *arg, pid_t pid)
 	}
 	case TREE_ENV_MISSING:
 	case TREE_ENV_UNREADABLE:
-		g->unclear = true;
+		/* What was killed gives its environment back first, and on a busy machine is dead much later. */
+		if (guard_has_killed(g, pid))
+			g->matched = true;
+		else
+			g->unclear = true;
 		break;
 	case TREE_ENV_GONE:
 		break;

@@ -55,6 +55,54 @@ int prctl(int option, ...)
 	return (int)syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
 }
 
+/* What is killed shows no environment from then on, and dies so many looks later. */
+#define LOOKS 60
+static bool dies_late;
+static pid_t dying;
+static int looks;
+
+int kill(pid_t pid, int signal)
+{
+	if (dies_late && signal == SIGKILL && !dying) {
+		dying = pid;
+		return 0;
+	}
+	return (int)syscall(SYS_kill, pid, signal);
+}
+
+static int open_unless_dying(const char *path, int flags, mode_t mode)
+{
+	char environment[40];
+
+	snprintf(environment, sizeof environment, "/proc/%d/environ", (int)dying);
+	if (dying > 0 && strcmp(path, environment) == 0) {
+		if (looks++ < LOOKS) {
+			errno = ESRCH;
+			return -1;
+		}
+		syscall(SYS_kill, dying, SIGKILL);
+		dying = -1;
+	}
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list ap;
+
+	va_start(ap, flags);
+	mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+	va_end(ap);
+	return open_unless_dying(path, flags, mode);
+}
+
+/* What open(2) is called where it is fortified. */
+int __open_2(const char *path, int flags);
+int __open_2(const char *path, int flags)
+{
+	return open_unless_dying(path, flags, 0);
+}
+
 /* ---- */
 
 static struct instant after(double seconds)
@@ -132,6 +180,33 @@ static void test_trees(void)
 	scene_order(&s, (struct guard_order){ .type = GUARD_KILL });
 	ends_by(&s, SIGKILL, "at the end all of them are killed");
 	is_int(count_marked(mark), 0, "also the other tree's, which is below it");
+}
+
+static void dying_late(void)
+{
+	dies_late = true;
+}
+
+/* A machine is busy, and a process that was killed is not dead for long: it cannot be attributed to a term any more,
+ * but is known. */
+static void test_slow_death(void)
+{
+	char mark[40], text[300], *command[] = { "sh", "-c", text, NULL };
+	struct scene s = { .kind = "command", .command = command, .before = dying_late };
+
+	snprintf(mark, sizeof mark, "%s=1.%d", TERM_MARK_ENV, (int)getpid());
+	snprintf(text, sizeof text, "%s sleep 1000 & %s=- exec sleep 1000", mark, TERM_MARK_ENV);
+	scene_start(&s);
+	scene_note(&s);
+	for (int i = 0; i < 6000 && count_marked(mark) < 1; i++)
+		usleep(10000);
+	struct guard_note n = sweep(&s, 1, (uint64_t)getpid());
+	ok(n.type == GUARD_SWEPT && n.value == 1, "what was killed and dies late leaves no doubt: %d, %d", (int)n.type,
+	   n.value);
+	is_int(count_marked(mark), 0, "and is waited for");
+	scene_order(&s, (struct guard_order){ .type = GUARD_KILL });
+	scene_note(&s);
+	scene_end(&s);
 }
 
 static void without_ptrace(void)
@@ -513,6 +588,7 @@ int main(void)
 	signal(SIGPIPE, SIG_IGN);
 	test_deadlines();
 	test_trees();
+	test_slow_death();
 	test_unreadable();
 	test_sweep_at_the_end();
 	test_terminal();
