@@ -326,7 +326,7 @@ static void hooks_await_worker(const struct term_hooks *h, const struct term_eve
 static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool leading = h->state == TERM_LEADING, owed = h->state == TERM_OWED;
-	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING;
+	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING, cleaning = h->state == TERM_CLEANING;
 
 	h->save = 0;
 	if (h->state == TERM_NONE) {
@@ -339,7 +339,7 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 	}
 	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement died before it could run the hook */
 		return;
-	if (!owed)
+	if (!owed && !cleaning) /* why the term ended is not changed by how its replacement ended */
 		h->reason = ending && e->late ? LEASE_KILLED : LEASE_WORKER;
 	if (h->state == TERM_DRAINING) /* the timer is that of the drain */
 		h->timing = false;
@@ -350,6 +350,8 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 		if (!h->timing)
 			hooks_set_timer(h, e->now.ending ? h->shutdown_grace : h->grace, a);
 	} else {
+		if (cleaning && !e->now.killing)
+			actions_note(a, TERM_NOTE_GIVEN_UP);
 		hooks_await_worker(h, e, a);
 		if (leading)
 			h->state = TERM_GONE;

@@ -155,6 +155,7 @@ enum term_note {
 	TERM_NOTE_OWED,      /* term_hooks.reason */
 	TERM_NOTE_LATE,      /* the lease is released before on_stopped has run */
 	TERM_NOTE_DROPPED,   /*     and it will not run */
+	TERM_NOTE_GIVEN_UP,  /* the second replacement has died in on_stopped, too */
 };
 
 enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_save_result */

@@ -70,6 +70,10 @@ static void supervision_log_note(struct term_supervision *t, const struct term_a
 		          "there is no replacement for the worker yet: the lease is released, and on_stopped %s",
 		          a->note == TERM_NOTE_DROPPED ? "does not run" : "runs when there is one");
 		return;
+	case TERM_NOTE_GIVEN_UP:
+		log_event(LOG_WARN, &of, "on_stopped_dropped",
+		          "the second replacement has died in on_stopped, too: it does not run again");
+		return;
 	}
 }
 

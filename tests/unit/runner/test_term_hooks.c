@@ -537,7 +537,17 @@ static void owed(void)
 	ready();
 	ok(h.state == TERM_CLEANING, "once more");
 	dead(true);
-	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | OVER) && a.reaped, "and no third one");
+	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | TERM_DO_LOG | OVER) && a.reaped,
+	   "and no third one");
+	is_int(a.note, TERM_NOTE_GIVEN_UP, "which is told");
+
+	enter(TERM_STOPPING);
+	step((struct term_event){ .kind = TERM_EV_DEAD, .reaped = true, .late = true });
+	ready();
+	step((struct term_event){ .kind = TERM_EV_DEAD, .reaped = true, .late = true });
+	ready();
+	ok(a.reason == LEASE_KILLED && h.state == TERM_CLEANING,
+	   "the next replacement is told why the term ended, not how the last one died");
 
 	enter(TERM_OWED);
 	stop();
