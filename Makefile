@@ -179,7 +179,7 @@ MUTANTS := mutants:1/4 mutants:2/4 mutants:3/4 mutants:4/4
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
 # runs nothing of ours; and without what is about a browser and other languages.
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/cli/page.py tests/cli/any_language.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/cli/page.py tests/cli/any_language.py tests/cli/alerts.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py

@@ -18,7 +18,7 @@ need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeep
 case "${1:-}" in
   test | lint | bench | go)
     need="$need perl python3-prometheus-client python3-yaml python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
-    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci cron" ;;
+    need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci cron prometheus" ;;
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap systemd-container etcd-server iproute2"
 case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac

@@ -126,10 +126,11 @@ static int become(const char *name, const char *group, struct err *err)
 	if (geteuid() != 0 && is_already(u->pw_uid, gid))
 		return 0;
 	if (geteuid() != 0)
-		return err_set(err, ERR_USAGE,
-		               "--user %s: this runs as user %u and group %u, and only root can become another: start "
-		               "it as root, or as that user, without --user",
-		               name, (unsigned)geteuid(), (unsigned)getegid());
+		return err_set(
+			err, ERR_USAGE,
+			"--user %s: this runs as user %u and group %u, and only root can become another: start "
+			"it as root; or leave one of them out: User= in the unit (su, setpriv, runAsUser) or --user",
+			name, (unsigned)geteuid(), (unsigned)getegid());
 	if (switch_ids(u, gid, err) < 0 || take_environment(u, err) < 0)
 		return -1;
 	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)

@@ -18,6 +18,10 @@ INSTALLED = os.path.join(HOME, "opt/lunarch/lib/systemd/system")
 STATE = "/var/lib/lunarch-service"
 SEEN = os.path.join(HOME, "var", os.path.basename(STATE))  # the same, from here
 SOCKET = "/run/lunarch-tab.sock"  # each machine has a /run of its own
+JOBS = "/var/lib/lunarch-jobs"  # as docs/cron.md has it, for jobs of another user
+# As docs/cron.md has it, and with a capability that systemd leaves to that user.
+ANOTHER_USER = "[Service]\nUser=lunarch\nStateDirectory=\nStateDirectory=lunarch-jobs\nAmbientCapabilities={0}\n"
+ANOTHER_USER += "StandardError=append:/var/lib/said\n"
 EXPOSURE = 30  # of 100: what systemd-analyze(1) calls 3.0
 # Else a watchdog takes half a minute.
 QUICK = "[Service]\nWatchdogSec=4s\nEnvironment=LUNARCH_LEASE_DURATION=12s\n"
@@ -64,6 +68,13 @@ def configure() -> None:
         f.write(f"LUNARCH_LOCK=tab\nLUNARCH_CONTROL_SOCKET={SOCKET}\nARGS=--sendmail /nonexistent\n")
     with open(os.path.join(etc, "lunarch", "tab.crontab"), "w") as f:
         f.write('# lunarch: name=work\n0 0 1 1 * echo "$LUNARCH_TOKEN $(id -un) $HOME" >>/var/lib/worked\n')
+    for name, user in (("own", "lunarch"), ("both", "nobody")):
+        with open(os.path.join(etc, "lunarch", name + ".env"), "w") as f:
+            f.write(f"LUNARCH_LOCK={name}\nARGS=--sendmail /nonexistent --state-dir {JOBS} --user {user}\n")
+        with open(os.path.join(etc, "lunarch", name + ".crontab"), "w") as f:
+            f.write(
+                f"HOME={JOBS}\n# lunarch: name=work\n0 0 1 1 * (id -un; pwd; grep CapEff /proc/self/status) >{JOBS}/{name}.ran\n"
+            )
 
 
 def machine(units: dict[str, str]) -> Systemd:
@@ -74,6 +85,11 @@ def machine(units: dict[str, str]) -> Systemd:
         os.makedirs(directory)
         with open(os.path.join(directory, "quick.conf"), "w") as f:
             f.write(QUICK)
+    for name, capabilities in (("own", "CAP_NET_BIND_SERVICE"), ("both", "CAP_SETUID CAP_SETGID")):
+        directory = os.path.join(m.dir, f"run/systemd/system/lunarch-cron@{name}.service.d")
+        os.makedirs(directory)
+        with open(os.path.join(directory, "user.conf"), "w") as f:
+            f.write(ANOTHER_USER.format(capabilities))
     m.systemctl("daemon-reload")
     return m
 
@@ -203,6 +219,42 @@ def crontab(a: Systemd, b: Systemd) -> None:
     same([shows(m, unit, "Result") for m in (a, b)], ["success"] * 2, "both end as they should")
 
 
+def another_user(m: Systemd) -> None:
+    """User= of the unit, and --user as well: the same user, which is content, and another, which is refused."""
+    unit, jobs = "lunarch-cron@own", os.path.join(HOME, "var", "lunarch-jobs")
+    was = os.stat(os.path.join(HOME, "var", "lunarch"))
+    ok(started(m, unit) and becomes(m, unit, "leading"), "a crontab of another user starts as a unit, and leads")
+    lunarch = [*m.enter(), "/opt/lunarch/bin/lunarch"]
+    r = subprocess.run(
+        [*lunarch, "cron", "run", "--state-dir", JOBS, "--wait", "work"], capture_output=True, text=True, timeout=300
+    )
+    same(r.returncode, 0, "root has its job run, which is found by --state-dir")
+    same(
+        read(jobs, "own.ran").split(),
+        ["lunarch", JOBS, "CapEff:", f"{1 << 10:016x}"],
+        "the job runs as that user, with what AmbientCapabilities= gives and no more",
+    )
+    pid, found = shows(m, unit, "MainPID"), sorted(os.listdir(jobs))
+    same(user_of(m, pid), "lunarch", "the elector is that user")
+    ok(any(n.endswith(".tree") for n in found), "evidence of its death is in the directory of its own", found)
+    ok({os.stat(os.path.join(jobs, n)).st_uid for n in found} == {os.stat(jobs).st_uid}, "all in there is that user's")
+    is_now = os.stat(os.path.join(HOME, "var", "lunarch"))
+    same((is_now.st_uid, is_now.st_mode), (was.st_uid, was.st_mode), "and root's directory is root's as before")
+    m.systemctl("stop", unit)
+    same(shows(m, unit, "Result"), "success", "it ends as it should")
+
+    unit, said = "lunarch-cron@both", os.path.join(HOME, "var", "said")
+    open(said, "w").close()
+    ok(m.systemctl("start", unit).returncode != 0, "a unit with User= and with --user of another user does not start")
+    m.systemctl("stop", unit)
+    ok(
+        "--user nobody: this runs as user " in read(said) and "leave one of them out: User= in the unit" in read(said),
+        "and says that one of both must go, also with the capability to change its user",
+        read(said),
+    )
+    ok(not os.path.exists(os.path.join(jobs, "both")), "and has not campaigned")
+
+
 UNITS = install()
 same(
     sorted(UNITS),
@@ -215,5 +267,6 @@ with machine(UNITS) as first, machine(UNITS) as second:
     scripts(first, second)
     command(first, second)
     crontab(first, second)
+    another_user(first)
 shutil.rmtree(HOME)
 done()

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Each alert of examples/prometheus-alerts.yml, by Prometheus itself (promtool test rules): it fires where it should,
+with its text, and is silent just beside that; a rule that never fires would be noticed, and one that always does.
+Takes seconds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import ROOT, scratch
+from tap import done, ok, same, skip
+
+room = scratch()
+A, B = 'name="web", instance="a:1"', 'name="web", instance="b:1"'
+WEB, ON_A, ON_B = {"name": "web"}, {"name": "web", "instance": "a:1"}, {"name": "web", "instance": "b:1"}
+LEADS_A = {f"leader_election_master_status{{{A}}}": "1x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
+NOBODY = {f"leader_election_master_status{{{A}}}": "0x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
+JOB = f'{A}, job="nightly"'
+# Alert, when it is looked at, its labels, its text; the series of which it fires, and of which it does not. A sample each 15 s, of
+# JobLate each 5 min: "0+1x20" is 0, 1, 2... 20; "_" is none.
+CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]] = [
+    ("NobodyLeads", "10m", WEB, "web: nobody has led for a minute", NOBODY, LEADS_A),
+    (
+        *("NobodyWouldTakeOver", "10m", WEB),
+        "web: no standby is ready to take over; `lunarch ctl why` on each candidate says why not",
+        {**LEADS_A, f"lunarch_next_known{{{A}}}": "0x1000", f"lunarch_next_known{{{B}}}": "0x1000"},
+        {**LEADS_A, f"lunarch_next_known{{{A}}}": "1x1000", f"lunarch_next_known{{{B}}}": "0x1000"},
+    ),
+    (
+        *("TwoLeadersReported", "10m", WEB),
+        "web: two processes say that they lead; look at their locks: are they the same record?",
+        {f"leader_election_master_status{{{A}}}": "1x1000", f"leader_election_master_status{{{B}}}": "1x1000"},
+        # One scrape of a hand-over.
+        {f"leader_election_master_status{{{A}}}": "1x40 0x900", f"leader_election_master_status{{{B}}}": "0x39 1x900"},
+    ),
+    (
+        *("LeaderChangesOften", "20m", WEB),
+        "web: 6 changes of the leader in 15 minutes; `lunarch ctl why` says the reasons",
+        {f"lunarch_transitions_total{{{A}}}": "0+0.05x1000", f"lunarch_transitions_total{{{B}}}": "0+0.05x1000"},
+        {f"lunarch_transitions_total{{{A}}}": "0+0.05x1000", f"lunarch_transitions_total{{{B}}}": "7x1000"},
+    ),
+    (
+        *("RenewalsFail", "10m", {**ON_A, "result": "failed"}),
+        "web: the leader's renewals fail; the term ends when none succeeds within the renew deadline",
+        {**LEADS_A, f'lunarch_renewals_total{{{A}, result="failed"}}': "0+1x1000"},
+        # One that was a standby, and one that succeeds.
+        {
+            **LEADS_A,
+            f'lunarch_renewals_total{{{B}, result="failed"}}': "0+1x1000",
+            f'lunarch_renewals_total{{{A}, result="ok"}}': "0+1x1000",
+        },
+    ),
+    (
+        *("TermNearlyOver", "10m", ON_A),
+        "web: 1.5 s are left of the term at every scrape: the store is too slow",
+        {**LEADS_A, f"lunarch_remaining_seconds{{{A}}}": "1.5x1000"},
+        {**LEADS_A, f"lunarch_remaining_seconds{{{A}}}": "8x1000", f"lunarch_remaining_seconds{{{B}}}": "0x1000"},
+    ),
+    (
+        *("HooksFail", "10m", ON_A),
+        "web: a hook raised an error; the log has the traceback",
+        {f"lunarch_hook_errors_total{{{A}}}": "0x20 1x1000"},
+        {f"lunarch_hook_errors_total{{{A}}}": "3x1000"},
+    ),
+    (
+        *("CandidateLostItsStore", "10m", ON_B),
+        "b:1 has not reached the store of web for 61 s: `lunarch ctl why` there",
+        {
+            f"lunarch_store_last_contact_seconds{{{B}}}": "61x1000",
+            f"lunarch_store_last_contact_seconds{{{A}}}": "2x1000",
+        },
+        {f"lunarch_store_last_contact_seconds{{{B}}}": "60x1000"},
+    ),
+    (
+        *("StoreFails", "20m", {**ON_A, "operation": "write"}),
+        "web: 15 writes failed on a:1 in 15 minutes",
+        {f'lunarch_store_failures_total{{{A}, operation="write"}}': "0+0.25x1000"},
+        {
+            f'lunarch_store_failures_total{{{A}, operation="watch"}}': "0+0.25x1000",
+            f'lunarch_store_failures_total{{{A}, operation="read"}}': "0+0.15x1000",
+        },
+    ),
+    (
+        *("WatchesBreak", "20m", {**ON_A, "operation": "watch"}),
+        "web: the store ends watches again and again on a:1, so a change of leader is seen late",
+        {f'lunarch_store_failures_total{{{A}, operation="watch"}}': "0+0.25x1000"},
+        {f'lunarch_store_failures_total{{{A}, operation="write"}}': "0+0.25x1000"},
+    ),
+    (
+        *("NoTermLasts", "30m", WEB),
+        "web: no term has lasted a minute for a quarter of an hour",
+        {f"lunarch_term_seconds{{{A}}}": "0+15x3 0x300", f"lunarch_term_seconds{{{B}}}": "0x300"},
+        {f"lunarch_term_seconds{{{A}}}": "0+15x300", f"lunarch_term_seconds{{{B}}}": "0x300"},
+    ),
+    (
+        *("DurationsDiffer", "2h", WEB),
+        "web: candidates run with different durations",
+        {
+            f'lunarch_durations_info{{{A}, lease_duration="15", renew_deadline="10", retry_period="2"}}': "1x1000",
+            f'lunarch_durations_info{{{B}, lease_duration="30", renew_deadline="10", retry_period="2"}}': "1x1000",
+        },
+        {
+            f'lunarch_durations_info{{{A}, lease_duration="15", renew_deadline="10", retry_period="2"}}': "1x1000",
+            f'lunarch_durations_info{{{B}, lease_duration="15", renew_deadline="10", retry_period="2"}}': "1x1000",
+        },
+    ),
+    (
+        *("JobFails", "2h", {**ON_A, "job": "nightly", "status": "failed"}),
+        "web: the job nightly has failed: `lunarch cron history` on a:1 says why",
+        {f'lunarch_cron_runs_total{{{JOB}, status="failed"}}': "_x440 1x600"},  # its first run there
+        {
+            f'lunarch_cron_runs_total{{{JOB}, status="failed"}}': "1x1000",
+            f'lunarch_cron_runs_total{{{JOB}, status="ok"}}': "0+1x1000",
+        },
+    ),
+    (
+        *("JobMissed", "2h", {**ON_A, "job": "nightly", "status": "skipped"}),
+        "web: a time of the job nightly was left out: `lunarch cron history` on a:1 says why",
+        {f'lunarch_cron_runs_total{{{JOB}, status="skipped"}}': "1x440 2x600"},
+        {f'lunarch_cron_runs_total{{{JOB}, status="skipped"}}': "1x1000"},
+    ),
+    (
+        *("JobLate", "27h", {**WEB, "job": "nightly"}),
+        "web: the job nightly has had no good run for 1d 3h 0m 0s",
+        {f"lunarch_cron_last_success_time_seconds{{{JOB}}}": "0x300 _x400"},  # the figure ends with the term
+        {f"lunarch_cron_last_success_time_seconds{{{JOB}}}": "0x300 36000x400"},
+    ),
+    (
+        *("LeaderWithoutService", "10m", ON_A),
+        "web: a:1 leads, and its Service does not lead to it",
+        {**LEADS_A, f"lunarch_service_published{{{A}}}": "0x1000"},
+        # A standby's Service is not its own; and a moment is none.
+        {
+            **LEADS_A,
+            f"lunarch_service_published{{{A}}}": "1x37 0x1 1x900",
+            f"lunarch_service_published{{{B}}}": "0x1000",
+        },
+    ),
+    (
+        *("QueueGrows", "20m", ON_A),
+        "web: 1001 jobs wait",
+        {f"queue_length{{{A}}}": "1001x1000"},
+        {f"queue_length{{{A}}}": "1000x1000"},
+    ),
+    (
+        *("QueueIsNotWatched", "20m", {"name": "queue"}),
+        "queue: it has a leader, but nobody tells how long the queue is",
+        {'leader_election_master_status{name="queue", instance="a:1"}': "1x1000"},
+        {
+            'leader_election_master_status{name="queue", instance="a:1"}': "1x1000",
+            'queue_length{name="queue", instance="a:1"}': "5x1000",
+        },
+    ),
+]
+
+
+def write(name: str, value: Any) -> str:
+    path = os.path.join(room, name)
+    with open(path, "w") as f:
+        yaml.safe_dump(value, f)
+    return path
+
+
+def promtool(*args: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["promtool", *args], capture_output=True, text=True, timeout=600, cwd=room)
+
+
+def test_of(case: Any, fires: bool) -> Any:
+    """One of promtool's tests."""
+    alert, at, labels, summary, firing, silent = case
+    expected = [{"exp_labels": labels, "exp_annotations": {"summary": summary}}] if fires else []
+    series = [{"series": name, "values": values} for name, values in (firing if fires else silent).items()]
+    test = {"eval_time": at, "alertname": alert, "exp_alerts": expected}
+    return {"interval": "5m" if alert == "JobLate" else "15s", "input_series": series, "alert_rule_test": [test]}
+
+
+def failed(name: str, rules: str, fires: bool) -> tuple[list[str], str]:
+    """The alerts whose case does not hold with these rules, and what promtool says."""
+    path = write(f"{name}-test.yml", {"rule_files": [rules], "tests": [test_of(case, fires) for case in CASES]})
+    r = promtool("test", "rules", path)
+    said = r.stdout + r.stderr
+    found = re.findall(r"alertname: (\w+), time:", said)
+    if r.returncode and not found:
+        ok(False, f"promtool tells which alerts fail ({name})", said)
+    return found, said
+
+
+def with_expressions(name: str, rules: Any, change: str) -> str:
+    """The rules, each with its expression put into this one."""
+    changed = yaml.safe_load(yaml.safe_dump(rules))
+    for rule in changed["groups"][0]["rules"]:
+        rule["expr"] = change % rule["expr"]
+    return write(f"{name}.yml", changed)
+
+
+def main() -> None:
+    path = os.path.join(room, "prometheus-alerts.yml")
+    shutil.copy(os.path.join(ROOT, "examples", "prometheus-alerts.yml"), path)
+    r = promtool("check", "rules", path)
+    ok(r.returncode == 0, "promtool check rules finds nothing", r.stdout + r.stderr)
+    with open(path) as f:
+        rules = yaml.safe_load(f)
+    names = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    same([case[0] for case in CASES], names, "each alert has its cases, in the order of the file")
+    fires, said = failed("fires", path, True)
+    silent, more = failed("silent", path, False)
+    for name in names:
+        ok(name not in fires, f"{name}: fires, with its text", said)
+        ok(name not in silent, f"{name}: is silent just beside that", more)
+    never, said = failed("never", with_expressions("never-rules", rules, "(%s) > Inf"), True)
+    always, more = failed(
+        "always", with_expressions("always-rules", rules, "(%s) or count by (name) ({__name__=~'.+'})"), False
+    )
+    same(sorted(never), sorted(names), "rules that never fire are all noticed")
+    same(sorted(always), sorted(names), "and rules that always do")
+
+
+if shutil.which("promtool"):
+    main()
+else:
+    skip("the alerts", "this needs promtool: Debian's package prometheus")
+done()
