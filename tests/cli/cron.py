@@ -175,10 +175,13 @@ def hostile() -> None:
 
 # ---- a machine without a shell, as Lunarch's image is ----
 
-# A root with the libraries and what this test has, and without /bin and /usr/bin. Arguments: that root, directories, "--", a command.
+# A root with the libraries and what this test has, and without /bin and /usr/bin. Arguments: that root, directories,
+# "--", a command.
 WITHOUT_SHELL = """
 root=$1; shift; mount -t tmpfs none "$root"
-for d in /usr/lib /lib /lib64 /proc /dev /etc; do [ ! -d "$d" ] || { mkdir -p "$root$d"; mount --rbind "$d" "$root$d"; }; done
+for d in /usr/lib /lib /lib64 /proc /dev /etc; do
+  [ ! -d "$d" ] || { mkdir -p "$root$d"; mount --rbind "$d" "$root$d"; }
+done
 while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done; shift
 exec chroot "$root" "$@"
 """

@@ -73,7 +73,8 @@ def configure() -> None:
             f.write(f"LUNARCH_LOCK={name}\nARGS=--sendmail /nonexistent --state-dir {JOBS} --user {user}\n")
         with open(os.path.join(etc, "lunarch", name + ".crontab"), "w") as f:
             f.write(
-                f"HOME={JOBS}\n# lunarch: name=work\n0 0 1 1 * (id -un; pwd; grep CapEff /proc/self/status) >{JOBS}/{name}.ran\n"
+                f"HOME={JOBS}\n# lunarch: name=work\n"
+                f"0 0 1 1 * (id -un; pwd; grep CapEff /proc/self/status) >{JOBS}/{name}.ran\n"
             )
 
 

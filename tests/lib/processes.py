@@ -143,7 +143,7 @@ FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: 
 
 
 def socket_name(pid: int, namespace: int = 0) -> str:
-    """The control socket's name of an elector: its PID, as it sees that itself, and in a container its namespace, too."""
+    """An elector's control socket: its PID, as it sees that itself, and in a container its namespace, too."""
     namespace = namespace or os.stat("/proc/self/ns/pid").st_ino
     return f"{pid}.sock" if namespace == FIRST_PID_NAMESPACE else f"{pid}-{namespace}.sock"
 
