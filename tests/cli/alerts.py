@@ -22,8 +22,8 @@ WEB, ON_A, ON_B = {"name": "web"}, {"name": "web", "instance": "a:1"}, {"name": 
 LEADS_A = {f"leader_election_master_status{{{A}}}": "1x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
 NOBODY = {f"leader_election_master_status{{{A}}}": "0x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
 JOB = f'{A}, job="nightly"'
-# Alert, when it is looked at, its labels, its text; the series of which it fires, and of which it does not. A sample each
-# 15 s, of JobLate each 5 min: "0+1x20" is 0, 1, 2... 20; "_" is none.
+# Alert, when it is looked at, its labels, its text; the series of which it fires, and of which it does not. There is a
+# sample each 15 s, of JobLate each 5 min: "0+1x20" is 0, 1, 2... 20; "_" is none.
 CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]] = [
     ("NobodyLeads", "10m", WEB, "web: nobody has led for a minute", NOBODY, LEADS_A),
     (
