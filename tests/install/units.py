@@ -119,8 +119,7 @@ def user_of(m: Systemd, pid: str) -> str:
 
 
 def listed(m: Systemd) -> str:
-    """The electors that ctl finds as the units' user. Before the other machine has any: they share /var/lib, where a
-    socket is named by a pid, and each counts its own."""
+    """The electors that ctl finds as the units' user. Before the other machine has any, since both share /var/lib."""
     become = ["setpriv", "--reuid=lunarch", "--regid=lunarch", "--init-groups", "--reset-env"]
     argv = [*m.enter(), *become, "/opt/lunarch/bin/lunarch", "ctl", "--list"]
     r = subprocess.run(argv, capture_output=True, text=True)
