@@ -478,12 +478,12 @@ static void lose_stopped(void)
 
 static void lose_continued(void)
 {
-	lose(GUARD_CONTINUED, EINTR);
+	lose(GUARD_CONTINUED, ENOMEM);
 }
 
 static void lose_ended(void)
 {
-	lose(GUARD_ENDED, ENOMEM);
+	lose(GUARD_ENDED, EINTR);
 }
 
 static void test_notes_again(void)
