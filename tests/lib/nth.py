@@ -41,8 +41,8 @@ SPARE = 4  # descriptors that a second connection, and what it leaves for a mome
 # Where libraries crash without memory, whatever their caller does, by frame_of. The elector is dead then, and its guard
 # does what it always does.
 CRASHES = {
-    # Its C client, 3.8.0: recordio.c does not look whether the first buffer of a message is there, zookeeper.c not whether
-    # the message is (create_buffer_oarchive); others assert it (zk_hashtable.c). zookeeper_init2 asks getpwuid_r for a
+    # Its C client, 3.8.0: recordio.c does not look whether the first buffer of a message is there, zookeeper.c not
+    # whether the message is (create_buffer_oarchive); others assert it (zk_hashtable.c). zookeeper_init2 asks getpwuid_r for a
     # line of its log, in which glibc asserts it (nss_database.c). No issue of its tracker was found that says so.
     *(
         f"libzookeeper_st.so.2 {function}"
@@ -292,6 +292,8 @@ class Term:
     def play(self) -> None:
         a = self.hurt()
         wait_for(lambda: self.leads(a) or a.process.poll() is not None, SETTLED)
+        # On a busy machine it may not have come so far.
+        wait_for(lambda: self.leads(a) or bool(said(a)) or a.process.poll() is not None, 60)
         b = self.join("b")
         wait_for(lambda: b.all("new_leader") or b.all("became_leader") or a.process.poll() is not None, SETTLED)
         if not wait_for(lambda: not leading(a) or children(a.pid) or a.process.poll() is not None, 20):
@@ -307,7 +309,8 @@ class Term:
             self.out.wrong.append("nobody leads afterwards")
         if not wait_for(lambda: not marked(self.mark), 20):
             self.out.wrong.append(f"processes of it live on: {[name_of(p) for p in marked(self.mark)]}")
-        if b.stop() != self.lab.told:
+        # A guard that was late on a busy machine was killed, as it must be; nothing failed in that one.
+        if b.stop() != self.lab.told and not b.all("guard_killed"):
             self.out.wrong.append(f"the other one ended with status {b.process.returncode}")
         wait_for(lambda: a.closed and b.closed, 10)
         fired, at = self.out.file.words(6, 2)
@@ -322,7 +325,7 @@ class Term:
         out.wrong += [f"a checkpoint is older than what was saved: {c}" for c in self.f.stale()]
         text = [e["message"] for c in (a, b) for e in c.all("unparsed")]
         out.wrong += [line for line in text if re.search(r"Sanitizer|runtime error:|corrupt|double free", line)]
-        said = [e for e in a.events if e.get("level") in ("warn", "error") or e.get("event") == "unparsed"]
+        words = said(a)
         # A line of the log may be lost (what fails is its write), or the term be too short for the witness.
         led = a.all("became_leader") or a.said("leading ") or "a" in [name for _, name in self.f.terms()]
         crash = out.status is not None and out.status < 0 and signal.Signals(-out.status).name
@@ -333,9 +336,9 @@ class Term:
             out.wrong.append(f"{frame_of(text)} crashes without memory, which is not known of it (CRASHES)")
         if ended_itself and out.status == 0:
             out.wrong.append("it ended of itself, with status 0")
-        if ended_itself and not said and not by_library:
+        if ended_itself and not words and not by_library:
             out.wrong.append(f"it ended of itself with status {out.status}, and said nothing")
-        if not (ended_itself or led or said):
+        if not (ended_itself or led or words):
             out.wrong.append("it did not lead, and said nothing")
         if out.status == self.lab.told and not ended_itself:
             out.left = {re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", "N", p) for p in files(self.f.dir)}
@@ -393,6 +396,11 @@ def frame_of(text: list[str]) -> str:
 
 def leading(c: Any) -> bool:
     return len(c.all("became_leader")) > len(c.all("stopped_leading"))
+
+
+def said(c: Any) -> list[Any]:
+    """What it has complained about."""
+    return [e for e in list(c.events) if e.get("level") in ("warn", "error") or e.get("event") == "unparsed"]
 
 
 def descriptors(pid: int) -> list[str]:
