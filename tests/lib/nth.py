@@ -42,8 +42,8 @@ SPARE = 4  # descriptors that a second connection, and what it leaves for a mome
 # does what it always does.
 CRASHES = {
     # Its C client, 3.8.0: recordio.c does not look whether the first buffer of a message is there, zookeeper.c not
-    # whether the message is (create_buffer_oarchive); others assert it (zk_hashtable.c). zookeeper_init2 asks getpwuid_r for a
-    # line of its log, in which glibc asserts it (nss_database.c). No issue of its tracker was found that says so.
+    # whether the message is (create_buffer_oarchive); others assert it (zk_hashtable.c). zookeeper_init2 asks
+    # getpwuid_r for a line of its log, in which glibc asserts it (nss_database.c). No issue of its tracker was found.
     *(
         f"libzookeeper_st.so.2 {function}"
         for function in (
