@@ -525,7 +525,7 @@ def goes_back() -> None:
     r = until(owner)
     r = owner.write(record("owner", token=own["token"], **fields), r["version"])
     w = owner.write(term("owner", **fields), r["version"])
-    same((r["outcome"], w["outcome"]), ("ok", "ok"), "goes back: a leader's own term goes on, and a next one may follow")
+    same((r["outcome"], w["outcome"]), ("ok", "ok"), "goes back: a leader's own term goes on, and a next may follow")
     until(ignorant)
     w = ignorant.write(term("ignorant", **fields), freed["version"])
     ok(w["outcome"] == "ok" and w["token"] > lost["token"], "goes back: who did not see it does, with a larger token")
