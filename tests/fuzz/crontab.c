@@ -1,5 +1,5 @@
-/* A crontab (lua/cron/crontab.lua), for a user or a system: any text is read as jobs, each with a time and a command, or
- * what is wrong is said with its line. */
+/* A crontab (lua/cron/crontab.lua), for a user or a system: any text is read as jobs, each with a time and a command,
+ * or what is wrong is said with its line. */
 #include "fuzz.h"
 
 #include "script/bind.h"
@@ -39,7 +39,8 @@ static void judge_jobs(int jobs)
 		lua_rawgeti(L, jobs, i);
 		int job = lua_gettop(L);
 		must(text_of(job, "expression") && *text_of(job, "expression") && text_of(job, "zone"));
-		must(text_of(job, "command") && text_of(job, "command")[strspn(text_of(job, "command"), " \t\r")] && strcmp(text_of(job, "path"), "tab") == 0);
+		must(text_of(job, "command") && text_of(job, "command")[strspn(text_of(job, "command"), " \t\r")] &&
+		     strcmp(text_of(job, "path"), "tab") == 0);
 		lua_getfield(L, job, "env");
 		must(text_of(-1, "SHELL") && text_of(-1, "PATH"));
 		must(strcmp(text_of(-1, "LOGNAME"), "me") == 0);

@@ -30,7 +30,14 @@ TARGETS = sorted(os.path.basename(path)[:-2] for path in glob.glob(os.path.join(
 # slow.
 RUNS = 30000
 SLOW = {"control": 10000, "driver": 8000, "file": 4000, "grpc": 8000, "http": 5000, "redis": 6000, "zookeeper": 5000}
-SLOW |= {"kubeconfig": 5000, "kube_object": 8000, "kube_slice": 8000, "kube_watch": 12000, "record": 6000, "wire": 15000}
+SLOW |= {
+    "kubeconfig": 5000,
+    "kube_object": 8000,
+    "kube_slice": 8000,
+    "kube_watch": 12000,
+    "record": 6000,
+    "wire": 15000,
+}
 SLOW |= {"crontab": 3000, "json": 20000, "template": 20000, "history": 15000, "ask": 15000}
 # Bytes of an input at most: 4096, but where longer ones cost more and say nothing new.
 LONGEST = {"cron": 256, "lock_url": 256, "duration": 512, "postgres": 512, "template": 512, "kube_exec": 512}
@@ -66,7 +73,10 @@ class Run:
             os.remove(old)
         began = time.monotonic()
         done = subprocess.run(
-            command + [directory], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            command + [directory],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             env=dict(os.environ, ASAN_OPTIONS=ASAN),
         )
         self.seconds = time.monotonic() - began

@@ -1,5 +1,6 @@
-/* A record as `lunarch status` and `lunarch history` show it to people and programs: no text of it moves the cursor of a
- * terminal, a drawing is as wide as it says, and what programs get is JSON. Two bytes are the width and the reader's clock. */
+/* A record as `lunarch status` and `lunarch history` show it to people and programs: no text of it moves the cursor of
+ * a terminal, a drawing is as wide as it says, and what programs get is JSON. Two bytes are the width and the reader's
+ * clock. */
 #include "fuzz.h"
 
 #include "client/history_text.h"

@@ -1,7 +1,7 @@
-/* A Service and its EndpointSlice as an API server tells of them, for --service: it is looked at, published and withdrawn.
- * What is not ours, or has a newer token, is never written; each attempt ends once. kube_api.c's functions stand here, in
- * the place of a server. The first byte: which attempts; then the answers behind zero bytes, each a byte for its status and
- * a JSON text. */
+/* A Service and its EndpointSlice as an API server tells of them, for --service: it is looked at, published and
+ * withdrawn. What is not ours, or has a newer token, is never written; each attempt ends once. kube_api.c's functions
+ * stand here, in the place of a server. The first byte: which attempts; then the answers behind zero bytes, each a byte
+ * for its status and a JSON text. */
 #include "fuzz.h"
 
 #include "locks/kubernetes/kube_api.h"
@@ -59,7 +59,8 @@ static void judge_write(const struct kube_request *r, enum service_aim aim)
 {
 	json_t *body = json_loads(r->body, 0, NULL);
 	const json_t *metadata = json_object_get(body, "metadata"), *endpoints = json_object_get(body, "endpoints");
-	const char *token = json_string_value(json_object_get(json_object_get(metadata, "annotations"), ENDPOINTS_TOKEN));
+	const char *token =
+		json_string_value(json_object_get(json_object_get(metadata, "annotations"), ENDPOINTS_TOKEN));
 
 	must(strcmp(r->method, "POST") == 0 ? slice_missing : slice_ours);
 	must((aim == SERVICE_LOOK) == (strstr(r->path, "?dryRun=All") != NULL));
@@ -130,7 +131,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct service_store *s = kube_slice_ops.open(NULL, &web, "file:/x", &err);
 
 	for (int i = 0; i < 3; i++, how /= 3) {
-		const struct service_wish w = { .aim = SERVICE_LOOK + how % 3, .token = TOKEN, .host = hosts[in.left & 1] };
+		const struct service_wish w = { .aim = SERVICE_LOOK + how % 3,
+			                        .token = TOKEN,
+			                        .host = hosts[in.left & 1] };
 		ended = 0;
 		slice_missing = slice_ours = false;
 		kube_slice_ops.apply(s, &w, (struct instant){ 0 }, on_done, NULL);

@@ -66,7 +66,8 @@ static void judge_job(const struct wire_job *j)
 {
 	const char *const texts[] = { j->name, j->schedule, j->zone, j->status, j->why };
 
-	must(*j->name && strlen(j->name) <= WIRE_JOB_NAME_MAX && j->next_s >= -1 && j->last_s >= -1 && j->took_ms >= -1);
+	must(*j->name && strlen(j->name) <= WIRE_JOB_NAME_MAX && j->next_s >= -1 && j->last_s >= -1 &&
+	     j->took_ms >= -1);
 	for (int i = 0; i < 5; i++) {
 		must(strlen(texts[i]) <= WIRE_JOB_TEXT_MAX);
 		for (const char *c = texts[i]; *c; c++)

@@ -375,8 +375,8 @@ static void test_due(void)
 	zone_free(z);
 }
 
-/* Very many times, and long ago: each question is answered by looking at a few of them. When each was looked at, and for
- * each the 1,560 local times before it, a question took up to half a minute: 2,000 would take hours. */
+/* Very many times, and long ago: each question is answered by looking at a few of them. When each was looked at, and
+ * for each the 1,560 local times before it, a question took up to half a minute: 2,000 would take hours. */
 static void test_many(void)
 {
 	static const char *const lines[] = { "* 4/3,* 2 jan sun", "* 0,* * 1-11 *", "* * 2 1 sun", "7 3,* 29 2 */7" };
@@ -391,8 +391,8 @@ static void test_many(void)
 
 		cron_parse(&c, lines[i % 4], "", NULL);
 		int64_t first = cron_next(&c, z, last), due = cron_due(&c, z, last, now, CRON_LAST, &wake);
-		bool good = first > now ? due == CRON_NEVER && wake == first :
-		                          due >= first && due <= now && cron_next(&c, z, due - 1) == due &&
+		bool good = first > now ? due == CRON_NEVER && wake == first
+		                        : due >= first && due <= now && cron_next(&c, z, due - 1) == due &&
 		                                  cron_next(&c, z, due) > now;
 		if (!good && wrong++ == 0)
 			printf("# %s in %s: of %lld to %lld the last is %lld\n", lines[i % 4], zones[i % 3],
