@@ -52,8 +52,8 @@ SAME_ADDRESSES = (
 )
 # A Lua state keeps memory from one execution to the next, which libFuzzer would look through each time.
 KEEPS = ("json", "template", "crontab")
-# AddressSanitizer remembers where each block was made, 30 calls deep, and keeps 256 MB of freed ones: both cost more than
-# most executions. A finding's reproducer says the same without them (`build/fuzz/targets/NAME FILE`).
+# AddressSanitizer remembers where each block was made, 30 calls deep, and keeps 256 MB of freed ones: both cost more
+# than most executions. A finding's reproducer says the same without them (`build/fuzz/targets/NAME FILE`).
 ASAN = "malloc_context_size=2:quarantine_size_mb=4"
 
 
