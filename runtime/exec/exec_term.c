@@ -106,10 +106,13 @@ static void exec_tell_killed(const struct exec *x)
 
 	if (!signal || signal == SIGINT || signal == SIGPIPE)
 		return;
-	log_event(LOG_WARN, NULL, "command_killed",
-	          "the command was ended by a signal (%s), so this ends with status %d%s",
-	          exec_restart_status(x->wait_status, how, sizeof how), exec_status_of(x->wait_status),
-	          signal == SIGKILL ? ". If nobody sent it, look for why the kernel did (dmesg: out of memory)" : "");
+	log_event(
+		LOG_WARN, NULL, "command_killed",
+		"the command was ended by a signal (%s), so this ends with status %d%s",
+		exec_restart_status(x->wait_status, how, sizeof how), exec_status_of(x->wait_status),
+		signal == SIGKILL
+			? ". If nobody sent it, and no line above says why, look for why the kernel did (dmesg: out of memory)"
+			: "");
 }
 
 void exec_after_command(struct exec *x)

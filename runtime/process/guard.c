@@ -31,6 +31,9 @@
 #define QUIET_WALKS 2
 /* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
 #define PATIENT_WALKS 20
+/* So many walks wait for what was killed and is not dead: on a busy machine that is long; what hangs in the kernel
+ * leaves a doubt. */
+#define DYING_WALKS 400
 /* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself.
  */
 #define WALK_PAUSE NSEC_PER_MS
@@ -69,7 +72,9 @@ struct guard {
 	/* Sweeps go on together: one walk serves them all. */
 	struct sweeps sweeps;
 	int quiet;
-	bool unclear, matched;   /* in the walk under way */
+	bool unclear, matched;   /* in the walk under way; */
+	bool dying;              /*     it met what was killed before, and is not dead */
+	int dying_walks;         /* how many of them in a row did */
 	pid_t killed[TREE_MOST]; /* since none was pending, so that a slow death counts once */
 	int killed_n;
 	struct tree tree;
@@ -569,15 +574,15 @@ static bool guard_sweep_one(void *arg, pid_t pid)
 		if (!s)
 			break;
 		g->matched = true;
-		kill(pid, SIGKILL);
-		s->killed += guard_kills_first_time(g, pid);
+		if (kill(pid, SIGKILL) == 0)
+			s->killed += guard_kills_first_time(g, pid);
 		break;
 	}
 	case TREE_ENV_MISSING:
 	case TREE_ENV_UNREADABLE:
 		/* What was killed gives its environment back first, and on a busy machine is dead much later. */
 		if (guard_has_killed(g, pid))
-			g->matched = true;
+			g->dying = true;
 		else
 			g->unclear = true;
 		break;
@@ -608,9 +613,14 @@ static void guard_report_sweeps(struct guard *g)
  * one while it changed parents, but then it became our child, and those no walk misses. */
 static void guard_sweep(struct guard *g)
 {
-	g->matched = g->unclear = false;
+	g->matched = g->unclear = g->dying = false;
 	if (!tree_walk(&g->tree, getpid(), guard_sweep_one, g))
 		g->unclear = true;
+	g->dying_walks = g->dying ? g->dying_walks + 1 : 0;
+	if (g->dying_walks > DYING_WALKS)
+		g->unclear = true;
+	else if (g->dying)
+		g->matched = true;
 	g->quiet = g->matched ? 0 : g->quiet + 1;
 	if (g->quiet >= (g->unclear ? PATIENT_WALKS : QUIET_WALKS))
 		guard_report_sweeps(g);
@@ -725,7 +735,7 @@ static void guard_read_orders(struct guard *g)
 	/* Without memory for a moment the order stays where it is, and ppoll(2) tells of it again. */
 	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return;
-	g->over = true; /* the elector closed it, or is not itself any more */
+	g->over = true; /* the elector closed it, or is not itself any more: then it is told why */
 	if (n < 0)
 		guard_fail(g, GUARD_CANNOT_READ, errno);
 	else if (n > 0)

@@ -208,7 +208,15 @@ int listener_unix(const char *path, mode_t mode, struct err *err)
 		return -1;
 	proc_self_name(self);
 	char *first = mem_printf("%.*s%s.new", slash ? (int)(slash + 1 - path) : 0, path, self);
-	int fd = unix_listen(first, mode, err);
+	size_t len = strlen(first);
+	int fd = -1;
+	if (len >= sizeof sa.sun_path)
+		err_set(err, ERR_USAGE,
+		        "%s: choose a directory with a shorter name: before it listens this socket is called %s, which is %zu "
+		        "bytes too long for a socket",
+		        path, first, len - sizeof sa.sun_path + 1);
+	else
+		fd = unix_listen(first, mode, err);
 	if (fd >= 0) {
 		int failed = unix_publish(first, path, err);
 		unlink(first);

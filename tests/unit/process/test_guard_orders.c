@@ -4,6 +4,7 @@
 #include "guard_scene.h"
 #include "tap.h"
 
+#include <limits.h>
 #include <linux/capability.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -55,15 +56,14 @@ int prctl(int option, ...)
 	return (int)syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
 }
 
-/* What is killed shows no environment from then on, and dies so many looks later. */
-#define LOOKS 60
-static bool dies_late;
+/* What is killed shows no environment from then on, and dies after so many looks; 0: nothing is done to it. */
+static int dies_after;
 static pid_t dying;
 static int looks;
 
 int kill(pid_t pid, int signal)
 {
-	if (dies_late && signal == SIGKILL && !dying) {
+	if (dies_after && signal == SIGKILL && !dying) {
 		dying = pid;
 		return 0;
 	}
@@ -76,7 +76,7 @@ static int open_unless_dying(const char *path, int flags, mode_t mode)
 
 	snprintf(environment, sizeof environment, "/proc/%d/environ", (int)dying);
 	if (dying > 0 && strcmp(path, environment) == 0) {
-		if (looks++ < LOOKS) {
+		if (looks++ < dies_after) {
 			errno = ESRCH;
 			return -1;
 		}
@@ -184,15 +184,20 @@ static void test_trees(void)
 
 static void dying_late(void)
 {
-	dies_late = true;
+	dies_after = 60;
+}
+
+static void dying_never(void)
+{
+	dies_after = INT_MAX;
 }
 
 /* A machine is busy, and a process that was killed is not dead for long: it cannot be attributed to a term any more,
  * but is known. */
-static void test_slow_death(void)
+static void test_slow_death(bool ever)
 {
 	char mark[40], text[300], *command[] = { "sh", "-c", text, NULL };
-	struct scene s = { .kind = "command", .command = command, .before = dying_late };
+	struct scene s = { .kind = "command", .command = command, .before = ever ? dying_late : dying_never };
 
 	snprintf(mark, sizeof mark, "%s=1.%d", TERM_MARK_ENV, (int)getpid());
 	snprintf(text, sizeof text, "%s sleep 1000 & %s=- exec sleep 1000", mark, TERM_MARK_ENV);
@@ -201,9 +206,14 @@ static void test_slow_death(void)
 	for (int i = 0; i < 6000 && count_marked(mark) < 1; i++)
 		usleep(10000);
 	struct guard_note n = sweep(&s, 1, (uint64_t)getpid());
-	ok(n.type == GUARD_SWEPT && n.value == 1, "what was killed and dies late leaves no doubt: %d, %d", (int)n.type,
-	   n.value);
-	is_int(count_marked(mark), 0, "and is waited for");
+	if (ever) {
+		ok(n.type == GUARD_SWEPT && n.value == 1, "what was killed and dies late leaves no doubt: %d, %d",
+		   (int)n.type, n.value);
+		is_int(count_marked(mark), 0, "and is waited for");
+	} else {
+		ok(n.type == GUARD_UNCLEAR && n.value == 1, "what does not die leaves a doubt in the end: %d, %d",
+		   (int)n.type, n.value);
+	}
 	scene_order(&s, (struct guard_order){ .type = GUARD_KILL });
 	scene_note(&s);
 	scene_end(&s);
@@ -588,7 +598,8 @@ int main(void)
 	signal(SIGPIPE, SIG_IGN);
 	test_deadlines();
 	test_trees();
-	test_slow_death();
+	test_slow_death(true);
+	test_slow_death(false);
 	test_unreadable();
 	test_sweep_at_the_end();
 	test_terminal();
