@@ -27,11 +27,13 @@ static size_t head_length(const char *bytes, size_t len)
 	return 0;
 }
 
+/* A CR stands before an LF alone (RFC 9112, 2.2). */
 static bool is_text(const char *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)bytes[i];
-		if ((c < ' ' && c != '\t' && c != '\r' && c != '\n') || c == 0x7f)
+		bool ends = c == '\n' || (c == '\r' && i + 1 < len && bytes[i + 1] == '\n');
+		if ((c < ' ' && c != '\t' && !ends) || c == 0x7f)
 			return false;
 	}
 	return true;

@@ -76,6 +76,8 @@ static void test_refused(void)
 		{ "GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400 },
 		{ "GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400 },
 		{ "GET / HTTP/1.1\r\nHost: a\x01\r\n\r\n", 400 },
+		{ "GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", 400 }, /* a CR that ends no line */
+		{ "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n", 400 },
 		{ "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n", 413 },
 		{ "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400 },
 		{ "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", 400 },
