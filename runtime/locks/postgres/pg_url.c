@@ -132,7 +132,8 @@ static void place_print_hosts(struct buf *b, const struct pg_place *p)
 			buf_printf(b, "[%s]", host);
 		else
 			lock_url_encode(b, host, "");
-		buf_printf(b, ":%s", port);
+		buf_adds(b, ":");
+		lock_url_encode(b, port, ""); /* libpq looks at it later, when it connects */
 	}
 }
 
