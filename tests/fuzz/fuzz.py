@@ -44,7 +44,7 @@ LONGEST = {"cron": 256, "lock_url": 256, "duration": 512, "postgres": 512, "temp
 LONGEST |= {"history": 1024, "crontab": 1024, "control": 2048, "record": 2048}
 PLANTED_RUNS = 400000  # in which a planted bug has to be found, in so many seconds at most:
 PLANTED_SECONDS = 1200
-CORPUS_FILES, CORPUS_BYTES = 80, 100000  # of a target, in the tree
+CORPUS_FILES, CORPUS_BYTES = 120, 100000  # of a target, in the tree
 # Where addresses differ from run to run, so does what libFuzzer keeps, and a seed does not say what is tried: nor where
 # it looks into its directory by the clock (-reload). Not every container allows the first.
 SAME_ADDRESSES = (
@@ -179,23 +179,23 @@ def plant(only: list[str]) -> None:
 
 
 def merge(targets: list[str]) -> None:
-    """Of the tree's inputs and of what was found: those without which an edge is not reached; then the smallest of the
-    others that cover something, as far as there is room."""
-    for target in (
-        t for t in targets if t not in ("template", "crontab")
-    ):  # Lua is not instrumented: all looks the same
-        sources = [path for path in (corpus(target), os.path.join(FOUND, target)) if os.path.isdir(path)]
+    """Of the tree's inputs those that cover something, which may be written by hand; then, of what was found, those that
+    reach other edges, the smallest first, as far as there is room."""
+    for target in (t for t in targets if t not in ("template", "crontab")):  # Lua is not instrumented
         command = [program(target), "-merge=1", "-max_len=4096", "-detect_leaks=0"]
-        with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as more:
-            for option, into in (("-use_counters=0", few), ("-use_counters=1", more)):
-                subprocess.run([*command, option, into, *sources], check=True, stderr=subprocess.DEVNULL)
-            kept = sorted(glob.glob(few + "/*"), key=os.path.getsize)
-            names = {os.path.basename(path) for path in kept}
-            others = [path for path in glob.glob(more + "/*") if os.path.basename(path) not in names]
+        kept: list[str] = []
+        with tempfile.TemporaryDirectory() as small:
+            for option, source in (
+                ("-use_counters=1", corpus(target)),
+                ("-use_counters=0", os.path.join(FOUND, target)),
+            ):
+                if os.path.isdir(source):
+                    subprocess.run([*command, option, small, source], check=True, stderr=subprocess.DEVNULL)
+                kept += sorted(set(glob.glob(small + "/*")) - set(kept), key=os.path.getsize)
             shutil.rmtree(corpus(target))
             os.makedirs(corpus(target))
             count = size = 0
-            for path in (kept + sorted(others, key=os.path.getsize))[:CORPUS_FILES]:
+            for path in kept[:CORPUS_FILES]:
                 if size + os.path.getsize(path) <= CORPUS_BYTES:
                     shutil.copy(path, corpus(target))
                     count, size = count + 1, size + os.path.getsize(path)
