@@ -179,8 +179,8 @@ def plant(only: list[str]) -> None:
 
 
 def merge(targets: list[str]) -> None:
-    """Of the tree's inputs those that cover something, which may be written by hand; then, of what was found, those that
-    reach other edges, the smallest first, as far as there is room."""
+    """Of the tree's inputs those that cover something, which may be written by hand; then, of what was found, those
+    that reach other edges, the smallest first, as far as there is room."""
     for target in (t for t in targets if t not in ("template", "crontab")):  # Lua is not instrumented
         command = [program(target), "-merge=1", "-max_len=4096", "-detect_leaks=0"]
         kept: list[str] = []
