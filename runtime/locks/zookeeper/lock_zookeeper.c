@@ -306,6 +306,7 @@ static void zk_judge(struct lock_about *about, const char *version)
 		return;
 	int line = major * 100 + minor;
 	const char *issue = (line == 308 && patch < 5) || (line == 309 && patch < 2) ? "4785"
+	                    : line == 308 || (line == 309 && patch == 2)             ? "4712"
 	                    : line == 309 && patch == 3                              ? "4925"
 	                                                                             : NULL;
 	if (line < 308)
