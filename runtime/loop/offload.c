@@ -16,7 +16,7 @@
 struct offload {
 	struct ev_loop *loop;
 	ev_async finished;
-	ev_timer retry; /* active while jobs wait and there is no thread */
+	ev_timer retry; /* active while a thread that is wanted cannot be started */
 	pthread_mutex_t mutex;
 	pthread_cond_t more, idle;
 	struct offload_job *todo, **todo_end;
@@ -100,33 +100,43 @@ static int start_thread(struct offload *o)
 	return error;
 }
 
-static void say_short(struct offload *o, int error)
+static void say_short(struct offload *o, int error, int there_are)
 {
 	if (!error && o->short_of_threads)
 		log_event(LOG_INFO, NULL, "thread_started", "a thread could be started: what waited for it is done");
 	else if (error && !o->short_of_threads)
-		log_event(LOG_WARN, NULL, "no_thread",
-		          "no thread can be started (%s): files, names and log-ins that may have to be waited for wait "
-		          "until one can be, since on this thread they would hold up the renewals. Allow this more "
-		          "processes and threads (pids.max or TasksMax= of its cgroup, ulimit -u), or more memory",
-		          strerrordesc_np(error));
+		log_event(
+			LOG_WARN, NULL, "no_thread",
+			"no thread can be started (%s), of %d there are %d: files, names and log-ins that may have to be waited "
+			"for wait until one can be, or one is free, since on this thread they would hold up the "
+			"renewals. Allow this more processes and threads (pids.max or TasksMax= of its cgroup, "
+			"ulimit -u), or more memory",
+			strerrordesc_np(error), o->most, there_are);
 	o->short_of_threads = error != 0;
 }
 
-/* false: jobs wait, and there is no thread. Where there is one, what cannot have another waits for that one. */
-static bool add_thread(struct offload *o)
+/* Waiting jobs count, too: a thread that was woken for one of them is not free for another. */
+static bool wants_thread(const struct offload *o)
 {
+	return o->busy + o->waiting > o->threads && o->threads < o->most;
+}
+
+/* false: a thread that is wanted cannot be started. Others may be there, but a job may hang in each of them. */
+static bool add_threads(struct offload *o)
+{
+	int error = 0;
+
 	pthread_mutex_lock(&o->mutex);
-	/* Waiting jobs count, too: a thread that was woken for one of them is not free for this one. */
-	bool wanted = o->busy + o->waiting > o->threads && o->threads < o->most;
-	int error = wanted ? start_thread(o) : 0;
-	if (wanted && !error)
-		o->threads++;
-	bool served = o->threads > 0 || !o->waiting;
+	bool wanted = wants_thread(o);
+	while (!error && wants_thread(o)) {
+		error = start_thread(o);
+		o->threads += !error;
+	}
+	int there_are = o->threads;
 	pthread_mutex_unlock(&o->mutex);
-	if (wanted && (!served || !error))
-		say_short(o, error);
-	return served;
+	if (wanted)
+		say_short(o, error, there_are);
+	return !error;
 }
 
 /* This timer alone must not keep the loop running either. */
@@ -153,7 +163,7 @@ static void offload_on_retry(struct ev_loop *loop, ev_timer *w, int revents)
 	struct offload *o = w->data;
 
 	(void)loop, (void)revents;
-	if (add_thread(o))
+	if (add_threads(o))
 		stop_retrying(o);
 }
 
@@ -200,10 +210,28 @@ void offload_run(struct offload *o, struct offload_job *j)
 	append(&o->todo_end, j);
 	o->waiting++;
 	pthread_mutex_unlock(&o->mutex);
-	bool served = add_thread(o);
+	bool enough = add_threads(o);
 	pthread_cond_signal(&o->more); /* without the mutex, so that the thread need not wait for it */
-	if (!served)
+	if (!enough)
 		retry_later(o);
+}
+
+bool offload_take_back(struct offload *o, struct offload_job *j)
+{
+	struct offload_job **at = &o->todo;
+
+	pthread_mutex_lock(&o->mutex);
+	while (*at && *at != j)
+		at = &(*at)->next;
+	bool found = *at != NULL;
+	if (found) {
+		*at = j->next;
+		if (!*at)
+			o->todo_end = at;
+		o->waiting--;
+	}
+	pthread_mutex_unlock(&o->mutex);
+	return found;
 }
 
 static bool wait_idle(struct offload *o, nsec end)
@@ -223,7 +251,7 @@ bool offload_wait(struct offload *o, nsec at_most)
 {
 	nsec end = clock_monotonic() + at_most;
 
-	for (nsec now = clock_monotonic(); now < end && !add_thread(o); now = clock_monotonic())
+	for (nsec now = clock_monotonic(); now < end && !add_threads(o); now = clock_monotonic())
 		wait_idle(o, end - now < RETRY_AFTER ? end : now + RETRY_AFTER);
 	return wait_idle(o, end);
 }

@@ -19,13 +19,19 @@ struct offload_job {
 	struct offload_job *next;            /* private */
 };
 
-/* A thread is started when a job finds none free, at most `threads` of them (1 to 16). NULL with *err. */
+/* A thread is started for each job that finds none free, at most `threads` of them (1 to 16). NULL with *err. */
 struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err);
 
-/* j belongs to the offload until done is called. Where no thread can be started it waits until one can be, which is
- * tried ten times a second and logged (no_thread, thread_started): it is never done on the loop's thread. Who cannot
- * wait for ever has a time limit of his own. */
+/* j belongs to the offload until done is called, or it is taken back. While a thread that is wanted cannot be started,
+ * whether there are others or not, it is tried ten times a second, and logged (no_thread, thread_started); the job
+ * waits until one can be, or is free: it is never done on the loop's thread. Who cannot wait for ever has a time limit
+ * of his own, and takes the job back at its end. On the loop alone. */
 void offload_run(struct offload *o, struct offload_job *j);
+
+/* true: no thread has begun j, and none will; done is not called, and j is the caller's again. false: a thread works on
+ * it, or has: done is called, unless offload_free comes first. j: given to offload_run, and not done yet. On the loop
+ * alone, before offload_free. */
+bool offload_take_back(struct offload *o, struct offload_job *j);
 
 /* Blocks until no job works or waits, but not longer than at_most. Does not call done: the loop does, or nobody after
  * offload_free. true: no thread touches any job any more, so their memory may be freed after offload_free. For the end
@@ -33,7 +39,7 @@ void offload_run(struct offload *o, struct offload_job *j);
 bool offload_wait(struct offload *o, nsec at_most);
 
 /* Does not wait for jobs, since a thread in an uninterruptible call cannot be joined. Their done is not called any
- * more, and their memory is not freed. Call it at the end of the process. */
+ * more, and their memory is not freed. Call it at the end of the process. NULL: nothing. */
 void offload_free(struct offload *o);
 
 #endif

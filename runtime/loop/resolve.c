@@ -12,10 +12,10 @@
 #define HOST_BYTES 256 /* a name has at most 253 (RFC 1035, 2.3.4) */
 
 struct resolve {
-	struct offload_job off; /* the first field, so that a job is its look-up */
-	struct ev_loop *loop;   /* NULL: cancelled; the thread's end frees it */
+	struct offload_job off;  /* the first field, so that a job is its look-up */
+	struct offload *offload; /* NULL: no thread is needed */
+	struct ev_loop *loop;    /* NULL: left to its thread, whose end frees it */
 	ev_timer timer;
-	bool on_thread;
 	resolve_done_fn *done;
 	void *arg;
 	int failed; /* what getaddrinfo returned */
@@ -86,22 +86,35 @@ static void resolve_worked(struct offload_job *off)
 		free(r);
 }
 
+/* Of a look-up that a thread has begun the memory goes when that comes back. true: none had. */
+static bool resolve_leave(struct resolve *r)
+{
+	bool begun = r->offload && !offload_take_back(r->offload, &r->off);
+
+	ev_timer_stop(r->loop, &r->timer);
+	r->loop = NULL;
+	if (!begun)
+		free(r);
+	return !begun;
+}
+
 static void resolve_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct resolve *r = w->data;
 	struct resolved late = { .count = 0 };
 
-	(void)revents;
-	if (!r->on_thread) {
+	(void)loop, (void)revents;
+	if (!r->offload) {
 		resolve_report(r);
 		return;
 	}
-	err_set(&late.err, ERR_TIMEOUT,
-	        "the host \"%s\" was not found before the deadline: the resolver does not answer", r->host);
 	resolve_done_fn *done = r->done;
 	void *arg = r->arg;
-	ev_timer_stop(loop, &r->timer);
-	r->loop = NULL;
+	char host[HOST_BYTES];
+	memcpy(host, r->host, sizeof host);
+	bool unbegun = resolve_leave(r);
+	err_set(&late.err, ERR_TIMEOUT, "the host \"%s\" was not found before the deadline: %s", host,
+	        unbegun ? "no thread was free to look it up" : "the resolver does not answer");
 	done(arg, &late);
 }
 
@@ -143,7 +156,7 @@ struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, con
 		resolve_arm(r, 0); /* done is not called from inside resolve_start */
 		return r;
 	}
-	r->on_thread = true;
+	r->offload = offload;
 	resolve_arm(r, instant_until(by, clock_now()));
 	offload_run(offload, &r->off);
 	return r;
@@ -151,11 +164,7 @@ struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, con
 
 void resolve_cancel(struct resolve *r)
 {
-	ev_timer_stop(r->loop, &r->timer);
-	if (r->on_thread)
-		r->loop = NULL;
-	else
-		free(r);
+	resolve_leave(r);
 }
 
 void resolve_print(const struct sockaddr_storage *addr, socklen_t len, char *out)

@@ -35,7 +35,8 @@ typedef void resolve_done_fn(void *arg, const struct resolved *result);
 struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port,
                               struct instant by, resolve_done_fn *done, void *arg);
 
-/* done is not called any more. Does not wait for the thread, which may still be in getaddrinfo(3). */
+/* done is not called any more. A look-up that no thread has begun is never done; a thread that may still be in
+ * getaddrinfo(3) is not waited for. On the loop, before offload_free. */
 void resolve_cancel(struct resolve *r);
 
 /* The address without its port, as getnameinfo(3) with NI_NUMERICHOST prints it. out: RESOLVE_TEXT bytes. */

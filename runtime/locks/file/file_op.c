@@ -260,6 +260,8 @@ void file_op_fini(struct file_op *o)
 	if (o->big)
 		munmap(o->big, RECORD_MAX_BYTES + 1);
 	o->big = NULL;
+	if (o->temp_made) /* and its directory is gone */
+		file_op_close_temp(o);
 }
 
 /* ---- the new file ---- */

@@ -66,7 +66,7 @@ struct file_place {
 /* The content after a read with LOCK_OK, terminated; owned by the operation. */
 const char *file_op_content(const struct file_op *o);
 
-/* Frees the content. */
+/* Frees the content, and closes the temporary file, should it be open still. */
 void file_op_fini(struct file_op *o);
 
 /* Why the plain lock is refused in dir, whose file system is of type f_type (statfs(2)). 0: it is not. */

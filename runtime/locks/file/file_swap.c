@@ -193,3 +193,19 @@ bool file_swap_write(struct file_op *s)
 	close(p.dir);
 	return finished;
 }
+
+void file_swap_drop(struct file_op *s)
+{
+	struct err kept = s->err;
+	enum lock_outcome outcome = s->outcome;
+	struct file_place p;
+
+	if (!s->temp_made)
+		return;
+	if (file_op_open_place(s, &p) == 0) {
+		file_op_drop_temp(s, &p);
+		close(p.dir);
+	}
+	s->err = kept;
+	s->outcome = outcome;
+}

@@ -10,4 +10,8 @@ void file_swap_read(struct file_op *s);
 /* false: the kernel lock is held by another and !may_wait; call again with may_wait, on a thread. */
 bool file_swap_write(struct file_op *s);
 
+/* After file_swap_write was false, instead of the second call: removes the temporary file that the first one has made.
+ * Such a file is in memory alone, so this does not block. Nothing if there is none. */
+void file_swap_drop(struct file_op *s);
+
 #endif

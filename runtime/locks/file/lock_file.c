@@ -34,8 +34,8 @@ enum place {
 
 struct file_lock;
 
-/* The work of one operation. It is the lock's until it is done. If the operation ends before, it is left to its thread,
- * which may come back from the file system at any time, or never. */
+/* The work of one operation. It is the lock's until it is done. If the operation ends before, what a thread has begun
+ * is left to it: it may come back from the file system at any time, or never. */
 struct file_job {
 	struct offload_job off; /* first */
 	struct file_lock *lock; /* NULL: left to its thread */
@@ -55,6 +55,7 @@ struct file_lock {
 	char *marker;  /* ?must_exist=; NULL: none */
 	char *spelt;   /* see file_op_keep_out; NULL: no options, or none that could be a part of a name */
 	bool kept_out; /* which is made already */
+	bool unclean;  /* what was to remove dead processes' files from the directory has not been done */
 	bool shared;   /* ?shared=link */
 	enum place place;
 	const struct file_system_type *type; /* of the directory when it was opened */
@@ -237,9 +238,15 @@ static void file_on_detach(struct lock_op *op)
 	file_turn_leave(l->env, &l->turn);
 	if (!l->job)
 		return;
-	atomic_store(&l->job->op.cancelled, true);
-	l->job->lock = NULL;
+	struct file_job *j = l->job;
+	atomic_store(&j->op.cancelled, true);
+	j->lock = NULL;
 	l->job = NULL;
+	if (offload_take_back(l->env->offload, &j->off)) {
+		l->unclean |= j->op.clean;
+		file_swap_drop(&j->op);
+		job_free(j);
+	}
 	file_turn_over(l->env);
 }
 
@@ -247,6 +254,12 @@ static void job_work(struct offload_job *off)
 {
 	struct file_job *j = (struct file_job *)off;
 
+	if (file_op_too_late(&j->op)) {
+		err_set(&j->op.err, ERR_TIMEOUT, "no thread was free in time for %s; nothing was changed", j->path);
+		file_op_fail(&j->op);
+		file_swap_drop(&j->op);
+		return;
+	}
 	if (j->listing)
 		file_list(&j->op, &j->found);
 	else if (j->op.shared)
@@ -313,7 +326,8 @@ static void file_fill_write(struct file_lock *l, struct file_job *j)
 		return;
 	j->text = record_print(l->record);
 	j->op.text = j->text;
-	j->op.clean = file_hub_first_use(l->env, l->shared ? l->path : dir);
+	j->op.clean = file_hub_first_use(l->env, l->shared ? l->path : dir) || l->unclean;
+	l->unclean = false;
 	file_name_temp(l, &j->op);
 	size_t len = strlen(j->text);
 	if (len <= RECORD_MAX_BYTES)

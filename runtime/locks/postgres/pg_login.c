@@ -38,7 +38,7 @@ struct login_attempt {
 	struct pg_login *login;
 	PGconn *conn;
 	PostgresPollingStatusType next_step;
-	bool on_thread;
+	bool on_thread; /* or waits for one */
 };
 
 struct pg_login {
@@ -55,7 +55,7 @@ struct pg_login {
 	struct err lookup_err;
 
 	struct login_attempt *attempt; /* under way */
-	int stuck;                     /* attempts that were given up, but are on their threads still, */
+	int stuck;                     /* attempts that were given up, but threads have begun a step of, */
 	bool freed;                    /*     and are waited for to free this */
 	struct pg_meter meter;
 };
@@ -99,21 +99,25 @@ static void end_at_once(int status, void *arg)
 	_exit(status);
 }
 
-/* What is on a thread cannot be ended: it is finished when it comes back. */
-static void attempt_give_up(struct login_attempt *a)
-{
-	struct pg_login *l = a->login;
-
-	l->stuck++;
-	if (!l->threads->stuck)
-		on_exit(end_at_once, NULL);
-	l->threads->stuck = true;
-}
-
 static void attempt_end(struct login_attempt *a)
 {
 	PQfinish(a->conn);
 	free(a);
+}
+
+/* What a thread has begun cannot be ended: it is finished when it comes back. */
+static void attempt_give_up(struct login_attempt *a)
+{
+	struct pg_login *l = a->login;
+
+	if (!a->on_thread || offload_take_back(l->threads->offload, &a->job)) {
+		attempt_end(a);
+		return;
+	}
+	l->stuck++;
+	if (!l->threads->stuck)
+		on_exit(end_at_once, NULL);
+	l->threads->stuck = true;
 }
 
 void pg_login_cancel(struct pg_login *l)
@@ -121,10 +125,8 @@ void pg_login_cancel(struct pg_login *l)
 	if (l->lookup)
 		resolve_cancel(l->lookup);
 	l->lookup = NULL;
-	if (l->attempt && l->attempt->on_thread)
+	if (l->attempt)
 		attempt_give_up(l->attempt);
-	else if (l->attempt)
-		attempt_end(l->attempt);
 	l->attempt = NULL;
 	buf_fini(&l->host);
 	buf_fini(&l->address);

@@ -45,7 +45,7 @@ void pg_login_start(struct pg_login *l, struct instant by);
 /* What the link waited for has happened. */
 void pg_login_step(struct pg_login *l);
 
-/* done is not called any more. What is on a thread is finished when it comes back. */
+/* done is not called any more. What a thread has begun is finished when it comes back; what waits for one is ended. */
 void pg_login_cancel(struct pg_login *l);
 
 /* What libpq says of a connection that failed, on one line, and whether that is a refusal. */

@@ -1,12 +1,10 @@
 /* Work off the loop: every job is done once, on the loop; a job that hangs does not hold up the others. */
 #include "base/log.h"
+#include "few_threads.h"
 #include "loop/offload.h"
 #include "tap.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <ev.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,25 +14,9 @@
 
 #define JOBS 500
 
-/* ---- so many calls of pthread_create fail ---- */
-
-static int creations_fail, creations_failed;
-
-int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
-{
-	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
-	if (creations_fail > 0) {
-		creations_fail--;
-		creations_failed++;
-		return EAGAIN;
-	}
-	return real(id, attr, start, arg);
-}
-
-/* ---- */
+#ifndef PATIENCE_S
+#define PATIENCE_S 600.
+#endif
 
 struct job {
 	struct offload_job off;
@@ -209,7 +191,7 @@ static void test_no_thread(struct ev_loop *loop)
 	offload_free(o);
 
 	o = offload_new(loop, 1, NULL);
-	creations_fail = 1000000;
+	creations_fail = CREATIONS_ALL;
 	kept = (struct job){ .off = { .work = work, .done = finished } };
 	offload_run(o, &kept.off);
 	ev_run(loop, 0);
@@ -219,6 +201,129 @@ static void test_no_thread(struct ev_loop *loop)
 	ok(offload_wait(o, 600 * NSEC_PER_SEC), "who waits for it tries again, too");
 	ok(kept.worked_on && !pthread_equal(kept.worked_on, loop_thread), "and it is done by a thread");
 	offload_free(o);
+}
+
+static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop, (void)revents;
+	*(bool *)w->data = true;
+}
+
+static void on_look(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop, (void)w, (void)revents;
+}
+
+/* Runs the loop until so many jobs were begun, and no longer than one has patience. */
+static bool run_until_begun(struct ev_loop *loop, int want)
+{
+	bool over = false;
+	ev_timer patience, look;
+
+	ev_timer_init(&patience, on_patience, PATIENCE_S, 0.);
+	ev_timer_init(&look, on_look, 0.01, 0.01);
+	patience.data = &over;
+	ev_now_update(loop);
+	ev_timer_start(loop, &patience);
+	ev_timer_start(loop, &look);
+	while (atomic_load(&begun) < want && !over)
+		ev_run(loop, EVRUN_ONCE);
+	ev_timer_stop(loop, &patience);
+	ev_timer_stop(loop, &look);
+	return atomic_load(&begun) >= want;
+}
+
+/* A job may hang in the threads that there are. */
+static void test_few_threads(struct ev_loop *loop)
+{
+	static struct job hung[3], quick;
+	struct offload *o = offload_new(loop, 3, NULL);
+	int before = atomic_load(&begun);
+	sem_t never;
+
+	done = said_no_thread = said_started = creations_failed = 0;
+	sem_init(&never, 0, 0);
+	hung[0] = (struct job){ .off = { .work = work, .done = finished }, .wait = &never };
+	quick = (struct job){ .off = { .work = work, .done = finished } };
+	offload_run(o, &hung[0].off);
+	run_until_begun(loop, before + 1);
+	creations_fail = 3;
+	offload_run(o, &quick.off);
+	is_int(said_no_thread, 1, "it is said, too, if a second thread is wanted and cannot be started");
+	ok(run_until_begun(loop, before + 2), "and that is tried again although there is one, in which a job hangs");
+	run_until(loop, 1);
+	ok(quick.done == 1 && creations_failed == 3, "so what waited is done");
+	is_int(said_started, 1, "which is said once");
+	sem_post(&never);
+	run_until(loop, 2);
+	offload_free(o);
+
+	o = offload_new(loop, 3, NULL);
+	before = atomic_load(&begun);
+	done = 0;
+	creations_fail = 4;
+	for (int i = 0; i < 3; i++) {
+		hung[i] = (struct job){ .off = { .work = work, .done = finished }, .wait = &never };
+		offload_run(o, &hung[i].off);
+	}
+	ok(run_until_begun(loop, before + 3), "for all jobs that wait threads are started once they can be");
+	for (int i = 0; i < 3; i++)
+		sem_post(&never);
+	if (done < 3 && atomic_load(&begun) == before + 3)
+		run_until(loop, 3);
+	offload_free(o);
+	sem_destroy(&never);
+}
+
+static void test_take_back(struct ev_loop *loop)
+{
+	enum { FIRST, MIDDLE, LAST, NEXT, COUNT };
+	static struct job hangs;
+	struct offload *o = offload_new(loop, 1, NULL);
+	struct job *jobs[COUNT];
+	int before = atomic_load(&begun);
+	sem_t closed;
+
+	done = 0;
+	sem_init(&closed, 0, 0);
+	hangs = (struct job){ .off = { .work = work, .done = finished }, .wait = &closed };
+	offload_run(o, &hangs.off);
+	run_until_begun(loop, before + 1);
+	for (int i = 0; i < COUNT; i++) {
+		jobs[i] = calloc(1, sizeof *jobs[i]);
+		jobs[i]->off = (struct offload_job){ .work = work, .done = finished };
+		if (i != NEXT)
+			offload_run(o, &jobs[i]->off);
+	}
+	ok(!offload_take_back(o, &hangs.off), "what a thread has begun cannot be taken back");
+	ok(offload_take_back(o, &jobs[MIDDLE]->off) && offload_take_back(o, &jobs[LAST]->off),
+	   "what waits for one can");
+	ok(!offload_take_back(o, &jobs[LAST]->off), "once");
+	free(jobs[MIDDLE]);
+	free(jobs[LAST]);
+	offload_run(o, &jobs[NEXT]->off);
+	sem_post(&closed);
+	ok(offload_wait(o, (nsec)(PATIENCE_S * NSEC_PER_SEC)), "what was taken back is not waited for");
+	ok(!offload_take_back(o, &hangs.off), "nor can be taken back what has been worked, and is to be reported");
+	if (atomic_load(&worked) == atomic_load(&begun))
+		run_until(loop, 3);
+	ok(hangs.done == 1 && jobs[FIRST]->done == 1 && jobs[NEXT]->done == 1, "all else is done, the next one too");
+	is_int(atomic_load(&begun), before + 3, "and what was taken back is not");
+	offload_free(o);
+
+	o = offload_new(loop, 1, NULL);
+	creations_fail = CREATIONS_ALL;
+	offload_run(o, &jobs[FIRST]->off);
+	ok(offload_take_back(o, &jobs[FIRST]->off) && offload_wait(o, 0),
+	   "the only job can be taken back, where there is no thread");
+	creations_fail = 0;
+	offload_run(o, &jobs[NEXT]->off);
+	run_until(loop, 4);
+	ok(jobs[FIRST]->done == 1 && jobs[NEXT]->done == 2, "and the next one is done");
+	offload_free(o);
+	free(jobs[FIRST]);
+	free(jobs[NEXT]);
+	sem_destroy(&closed);
 }
 
 int main(void)
@@ -233,6 +338,8 @@ int main(void)
 	test_wait(loop);
 	log_divert(on_line, NULL);
 	test_no_thread(loop);
+	test_few_threads(loop);
+	test_take_back(loop);
 	log_divert(NULL, NULL);
 	ok(!offload_new(loop, 0, &err) && err.code == ERR_USAGE, "no threads at all is refused");
 	ok(!offload_new(loop, 17, &err), "so are more than 16");

@@ -1,6 +1,7 @@
 /* Host names off the loop: answered, refused and given up in time, and each asker told exactly once. */
 #include "loop/resolve.h"
 
+#include "few_threads.h"
 #include "loop/offload.h"
 #include "tap.h"
 
@@ -100,8 +101,8 @@ static void test_late(struct ev_loop *loop)
 	sem_init(&h.go, 0, 0);
 	offload_run(o, &h.off);
 	ask(loop, o, "localhost", 20 * NSEC_PER_MS, &a);
-	ok(a.got.count == 0 && a.got.err.code == ERR_TIMEOUT,
-	   "a resolver that does not answer is given up at the deadline");
+	ok(a.got.count == 0 && a.got.err.code == ERR_TIMEOUT && strstr(a.got.err.text, "no thread was free"),
+	   "a look-up that no thread is free for is given up at the deadline: %s", a.got.err.text);
 	resolve_cancel(
 		resolve_start(loop, o, "localhost", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
 	resolve_cancel(
@@ -116,6 +117,25 @@ static void test_late(struct ev_loop *loop)
 	offload_free(o);
 }
 
+/* Look-ups that were given up must not pile up until a thread comes, and be done then. */
+static void test_no_thread(struct ev_loop *loop)
+{
+	struct offload *o = offload_new(loop, 1, NULL);
+	struct asked a, cancelled = { 0 };
+
+	creations_fail = CREATIONS_ALL;
+	ask(loop, o, "localhost", 20 * NSEC_PER_MS, &a);
+	is_int(a.got.err.code, ERR_TIMEOUT, "without threads a look-up ends at its deadline");
+	resolve_cancel(
+		resolve_start(loop, o, "localhost", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
+	ok(offload_wait(o, 0), "what was late, or cancelled, waits for no thread");
+	creations_fail = 0;
+	ask(loop, o, "localhost", 30 * NSEC_PER_SEC, &a);
+	ok(a.got.count > 0, "when there is one the next look-up is done");
+	is_int(cancelled.calls, 0, "and no earlier one");
+	offload_free(o);
+}
+
 int main(void)
 {
 	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
@@ -123,6 +143,7 @@ int main(void)
 	test_addresses(loop);
 	test_names(loop);
 	test_late(loop);
+	test_no_thread(loop);
 	ev_loop_destroy(loop);
 	return tap_done();
 }

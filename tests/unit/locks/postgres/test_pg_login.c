@@ -1,0 +1,154 @@
+/* Log-ins to PostgreSQL where no thread can be started: each is given up with its connection, and none counts as one in
+ * which the server lets a thread work without end. */
+#include "locks/postgres/pg_login.h"
+
+#include "few_threads.h"
+#include "loop/offload.h"
+#include "tap.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 600000
+#define ATTEMPTS 8 /* twice as many as may be stuck */
+
+/* A server that takes connections and says nothing. Its port; *fd: it. */
+static int listen_somewhere(int *fd)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof at;
+
+	*fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (*fd < 0 || bind(*fd, (struct sockaddr *)&at, len) < 0 || listen(*fd, 64) < 0 ||
+	    getsockname(*fd, (struct sockaddr *)&at, &len) < 0)
+		return -1;
+	return ntohs(at.sin_port);
+}
+
+static int accept_one(int server)
+{
+	struct pollfd p = { .fd = server, .events = POLLIN };
+
+	return poll(&p, 1, PATIENCE_MS) == 1 ? accept(server, NULL, NULL) : -1;
+}
+
+/* Waits for bytes or the end. How many bytes came; 0: the end; -1: nothing, for so long. */
+static ssize_t take(int fd, int within_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char bytes[4096];
+
+	return poll(&p, 1, within_ms) == 1 ? recv(fd, bytes, sizeof bytes, 0) : -1;
+}
+
+static int failed;
+
+static void on_login(struct lock_link *link, PGconn *conn, enum lock_outcome outcome, const struct err *why)
+{
+	(void)link, (void)outcome;
+	failed++;
+	printf("# %s\n", conn ? "logged in" : why->text);
+	PQfinish(conn);
+}
+
+static struct pg_login *login;
+
+static void on_ready(struct lock_link *k)
+{
+	(void)k;
+	pg_login_step(login);
+}
+
+static void on_overdue(struct lock_link *k)
+{
+	(void)k;
+}
+
+static void keep_link(struct lock_link *k)
+{
+	(void)k;
+}
+
+static const struct lock_link_ops ops = {
+	.attempt = NSEC_PER_SEC, .send = on_ready, .parse = on_ready, .overdue = on_overdue, .free = keep_link
+};
+static const struct lock_link_events events = { .up = NULL };
+
+static void begin(struct pg_login *l)
+{
+	pg_login_start(l, instant_add(clock_now(), NSEC_PER_SEC));
+	if (!failed)
+		pg_login_step(l);
+}
+
+static void test_no_thread(struct pg_login *l, int server)
+{
+	int ended = 0;
+
+	creations_fail = CREATIONS_ALL;
+	for (int i = 0; i < ATTEMPTS; i++) {
+		begin(l);
+		pg_login_cancel(l);
+		int fd = accept_one(server);
+		ended += take(fd, 10000) == 0;
+		close(fd);
+	}
+	ok(creations_failed > 0, "no thread can be started");
+	is_int(ended, ATTEMPTS, "a log-in that is given up while it waits for one ends with its connection");
+	is_int(failed, 0, "and no number of them is the server's fault");
+	creations_fail = 0;
+}
+
+/* The loop does not run after the bytes have come, so that the step is not reported when it is cancelled. */
+static void test_begun(struct ev_loop *loop, struct pg_login *l, int server)
+{
+	ssize_t got = -1;
+
+	begin(l);
+	int fd = accept_one(server);
+	for (int i = 0; i < PATIENCE_MS / 10 && got < 0; i++) {
+		ev_run(loop, EVRUN_NOWAIT);
+		got = take(fd, 10);
+	}
+	ok(got > 0, "when there is a thread it takes the steps");
+	pg_login_free(l);
+	got = -1;
+	for (int i = 0; i < PATIENCE_MS / 10 && got != 0; i++) {
+		ev_run(loop, EVRUN_NOWAIT);
+		got = take(fd, 10);
+	}
+	is_int(got, 0, "what a thread has begun ends when that comes back, after its log-in was freed");
+	close(fd);
+}
+
+int main(void)
+{
+	struct lock_env env = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
+	struct lock_link link;
+	struct pg_url u;
+	struct err err = { 0 };
+	char text[100];
+	int server, port = listen_somewhere(&server);
+
+	snprintf(text, sizeof text, "//me@127.0.0.1:%d/d?sslmode=disable&hostaddr=127.0.0.1#n", port);
+	if (!is_int(pg_url_parse(&u, text, &err), 0, "the URL is taken")) {
+		printf("# %s\n", err.text);
+		return tap_done();
+	}
+	lock_link_init(&link, &env, NULL, &ops, &events, NULL);
+	login = pg_login_new(&link, u.place, on_login);
+	test_no_thread(login, server);
+	test_begun(env.loop, login, server);
+	lock_link_free(&link);
+	lock_env_fini(&env);
+	pg_place_free(u.place);
+	free(u.name);
+	free(u.table);
+	close(server);
+	ev_loop_destroy(env.loop);
+	return tap_done();
+}
