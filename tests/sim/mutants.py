@@ -180,7 +180,10 @@ UNIT_TESTS = [
     sources_in("base", "lease") + ["tests/unit/lease/test_record.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
-    sources_in("base", "loop") + ["tests/unit/loop/test_offload.c"],
+    *(sources_in("base", "loop") + [f"tests/unit/loop/{test}.c"] for test in ("test_offload", "test_resolve")),
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
+    + ["runtime/locks/postgres/pg_login.c", "runtime/locks/postgres/pg_url.c"]
+    + ["tests/unit/locks/postgres/test_pg_login.c"],
     *(
         sources_in("base", "loop", "process")
         + [
@@ -213,7 +216,7 @@ UNIT_TESTS = [
     sources_in("base", "cron")
     + ["runtime/api/lua_cron.c", "runtime/script/bind.c", PRELUDE, "tests/unit/cron/test_cron.c"],
 ]
-LIBRARIES = ["-Wl,--as-needed", "-llua5.4", "-ldl", "-lev", "-ljansson", "-lm", "-pthread"]
+LIBRARIES = ["-Wl,--as-needed", "-llua5.4", "-ldl", "-lev", "-ljansson", "-lm", "-lpq", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.
 UNIT_FLAGS = ["-O1", "-fsanitize=address", "-DPATIENCE_S=5."]
 UNIT_LIMIT_S = 180.0  # a unit test takes seconds; a mutant may make it wait for ever
