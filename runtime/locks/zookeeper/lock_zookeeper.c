@@ -53,7 +53,7 @@ struct zk_lock {
 	struct zk_watch *watch; /* NULL: nobody wants notices */
 	struct zk_child child;
 	struct zk_seen seen;
-	uint64_t backs;     /* how often the servers have shown less than that */
+	uint64_t backs;     /* how often the servers have shown an older state than the last one */
 	uint64_t caught_up; /* number of the connection on which a look was synchronised, plus one */
 	bool thorough;      /* the children are asked for in this operation */
 	enum { PARENTS_UNTRIED, PARENTS_DUE, PARENTS_TRIED } parents; /* in this operation */
@@ -222,11 +222,14 @@ static void zk_on_string(int rc, const char *value, const void *data)
 }
 
 /* A term of which we saw the servers lose the record may go on yet: none begins before its lease is over. */
-static bool zk_in_doubt(struct lock_user *u)
+static bool zk_in_doubt(struct zk_lock *l)
 {
+	struct lock_user *u = &l->user;
 	struct instant now = clock_now();
 	nsec left = lock_failover_left(&u->doubt, u->op.lease, now);
 
+	if (u->acquiring && left == 0)
+		zk_seen_settle(&l->seen);
 	if (!u->acquiring || left == 0 || lock_failover_own(&u->doubt, &u->expected, now))
 		return false;
 	lock_op_fail_soon(
@@ -242,26 +245,47 @@ static void zk_begin(struct lock_user *u)
 	struct zk_lock *l = (struct zk_lock *)u;
 
 	l->parents = PARENTS_UNTRIED;
-	l->thorough = l->child.czxid == 0;
-	if (!zk_in_doubt(u))
+	l->thorough = l->child.czxid == 0 || l->seen.doubted; /* what answers a doubt is the child that is there now */
+	if (!zk_in_doubt(l))
 		lock_op_ask(&u->op, u->server->notices, &u->call);
 }
 
-/* Of a look behind a synchronisation, or of a write of ours. */
-static void zk_see(struct zk_lock *l, const struct Stat *stat)
+static void zk_went_back(struct zk_lock *l, const struct zk_state *before, const struct zk_state *now)
 {
-	struct zk_seen before = l->seen;
 	char mark[24];
 
-	if (l->user.lock.advice ||
-	    !zk_seen_goes_back(&l->seen, (struct zk_seen){ stat->czxid, stat->mzxid, stat->version }))
-		return;
 	snprintf(mark, sizeof mark, "%" PRIu64, ++l->backs);
 	lock_failover_see(&l->user.doubt, mark, clock_now());
 	log_event(LOG_WARN, &(struct log_about){ .lock = l->user.lock.url }, "went_back",
 	          "the servers show the node as zxid 0x%" PRIx64 " wrote it (version %d), and had shown what 0x%" PRIx64
-	          " wrote (version %d): they have lost writes, by a defect, or were restored from an older copy",
-	          stat->mzxid, stat->version, before.mzxid, before.version);
+	          " wrote (version %d): they have lost writes, by a defect, or were restored from an older copy, or a "
+	          "server that is cut off answered",
+	          now->mzxid, now->version, before->mzxid, before->version);
+}
+
+/* Every doubt of this lock begins in zk_went_back, and zk_seen tells of a return only if there was no other. */
+static void zk_returned(struct zk_lock *l, const struct zk_state *now)
+{
+	lock_failover_see(&l->user.doubt, "", clock_now());
+	log_event(LOG_INFO, &(struct log_about){ .lock = l->user.lock.url }, "not_lost",
+	          "the servers show the node as zxid 0x%" PRIx64 " wrote it (version %d), in the newest term that they "
+	          "had shown: no term is lost, and this candidate waits no longer for that",
+	          now->mzxid, now->version);
+}
+
+/* Of a look behind a synchronisation, or of a write of ours. child: the one of that state; "" = it is not known. */
+static void zk_see(struct zk_lock *l, const struct Stat *stat, const char *child)
+{
+	struct zk_state before = l->seen.last, now = { stat->czxid, stat->mzxid, stat->version, "" };
+
+	if (l->user.lock.advice)
+		return;
+	snprintf(now.child, sizeof now.child, "%s", child);
+	enum zk_look look = zk_seen_look(&l->seen, &now);
+	if (look == ZK_BACK)
+		zk_went_back(l, &before, &now);
+	else if (look == ZK_RETURNED)
+		zk_returned(l, &now);
 }
 
 static const struct ACL_vector *zk_acl(const struct zk_lock *l)
@@ -369,7 +393,7 @@ static void zk_found(struct zk_lock *l, const struct zk_ask *a)
 		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 		return;
 	}
-	zk_see(l, &a->stat);
+	zk_see(l, &a->stat, known ? l->child.id : "");
 	/* Changed in between: its child was not seen, so no write may pass on that. */
 	snprintf(version, sizeof version, "%s.%d", known ? l->child.id : "?", known ? a->stat.version : 0);
 	snprintf(what, sizeof what, "the node %.300s", l->user.channel);
@@ -487,7 +511,7 @@ static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
 	l->child = (struct zk_child){ .czxid = a->stat.czxid, .cversion = a->stat.cversion };
 	memcpy(l->child.id, a->id, sizeof a->id);
-	zk_see(l, &a->stat);
+	zk_see(l, &a->stat, a->id);
 	if (l->watch)
 		l->watch->seen = a->stat.mzxid; /* our own write is no news to us */
 	lock_op_finish(&l->user.op, &r);

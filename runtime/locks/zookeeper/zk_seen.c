@@ -1,18 +1,53 @@
 #include "locks/zookeeper/zk_seen.h"
 
-static bool follows(const struct zk_seen *seen, const struct zk_seen *now)
+#include <string.h>
+
+static bool follows(const struct zk_state *before, const struct zk_state *now)
 {
-	if (now->czxid != seen->czxid)
-		return now->czxid > seen->mzxid;
-	if (now->mzxid == seen->mzxid)
-		return now->version == seen->version;
-	return now->mzxid > seen->mzxid && now->version > seen->version;
+	if (now->czxid != before->czxid)
+		return now->czxid > before->mzxid;
+	if (now->mzxid == before->mzxid)
+		return now->version == before->version;
+	return now->mzxid > before->mzxid && now->version > before->version;
 }
 
-bool zk_seen_goes_back(struct zk_seen *seen, struct zk_seen now)
+static bool same_term(const struct zk_state *a, const struct zk_state *b)
 {
-	bool back = seen->mzxid > 0 && !follows(seen, &now);
+	return *a->child && a->czxid == b->czxid && strcmp(a->child, b->child) == 0;
+}
 
-	*seen = now;
-	return back;
+static enum zk_look step_back(struct zk_seen *seen)
+{
+	seen->lost = seen->doubted ? (struct zk_state){ 0 } : seen->last;
+	seen->doubted = true;
+	return ZK_BACK;
+}
+
+static enum zk_look step_on(struct zk_seen *seen, const struct zk_state *now)
+{
+	if (seen->lost.mzxid == 0 || now->mzxid == seen->last.mzxid)
+		return ZK_FOLLOWS;
+	if (!same_term(&seen->lost, now)) {
+		seen->lost = (struct zk_state){ 0 };
+		return ZK_FOLLOWS;
+	}
+	if (!follows(&seen->lost, now))
+		return ZK_FOLLOWS;
+	zk_seen_settle(seen);
+	return ZK_RETURNED;
+}
+
+enum zk_look zk_seen_look(struct zk_seen *seen, const struct zk_state *now)
+{
+	bool back = seen->last.mzxid > 0 && !follows(&seen->last, now);
+	enum zk_look look = back ? step_back(seen) : step_on(seen, now);
+
+	seen->last = *now;
+	return look;
+}
+
+void zk_seen_settle(struct zk_seen *seen)
+{
+	seen->doubted = false;
+	seen->lost = (struct zk_state){ 0 };
 }
