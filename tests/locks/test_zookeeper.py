@@ -501,7 +501,7 @@ def goes_back() -> None:
     fields: Any = {"leaseDurationMs": lease, "leaseDurationSeconds": lease // 1000}
     members = ZooKeeper.cluster(3)
     at = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members)
-    ignorant, loser, witness, late = [opened(at + "/back") for _ in range(4)]
+    ignorant, loser, witness, late, blind = [opened(at + "/back") for _ in range(5)]
     owner = opened(at + "/mine")
     own = owner.write(term("owner", **fields), "")
     w = ignorant.write(term("ignorant", **fields), "")
@@ -511,7 +511,8 @@ def goes_back() -> None:
     owner.write(record("owner", token=own["token"], **fields), own["version"])
     lost = loser.write(term("loser", **fields), until(loser)["version"])
     same(lost["outcome"], "ok", "goes back: somebody's term begins")
-    same(until(witness)["version"], lost["version"], "goes back: which another candidate sees")
+    seen = [until(d)["version"] for d in (witness, blind)]
+    same(seen, [lost["version"]] * 2, "goes back: which other candidates see")
     ZooKeeper.fall_back(members)
     began = time.monotonic()
     r = until(witness)
@@ -537,6 +538,8 @@ def goes_back() -> None:
     same(r["record"]["holderIdentity"], "ignorant", "goes back: so its leader is told that another leads")
     saw = time.monotonic()
     freed = ignorant.write(record("", token=w["token"], state="released", **fields), w["version"])
+    # The node has as many versions and changes of children as the one that it saw, and more.
+    same(until(blind)["version"], freed["version"], "goes back: who did not look meanwhile knows the new term's child")
     w = loser.write(term("loser", **fields), until(loser)["version"])
     in_time = time.monotonic() < saw + lease / 1000
     ok(
@@ -552,7 +555,7 @@ def goes_back() -> None:
         "goes back: after the lease who has seen it begins one",
     )
     same(late.write(term("late"), freed["version"])["outcome"], "conflict", "goes back: one at a time, as ever")
-    for d in (ignorant, loser, witness, late, owner):
+    for d in (ignorant, loser, witness, late, blind, owner):
         d.end()
     for m in members:
         m.close()

@@ -29,9 +29,11 @@ struct zk_server {               /* of locks with the same hosts, user and passw
 	struct zk_watch *watches;
 };
 
-/* What the children of one state of the node are: it is another one when it was made again, or has other children. */
+/* What the children of one state of the node are: it is another one when it was made again, or has other children.
+ * Servers that lost writes count changes of children again, as they do versions; not the zxid of the last one. */
 struct zk_child {
 	int64_t czxid; /* 0: nothing is known */
+	int64_t pzxid;
 	int32_t cversion;
 	char id[2 * ID_BYTES + 1]; /* in the child's name; "" = there is none */
 };
@@ -356,6 +358,12 @@ static void zk_tell_about(struct zk_lock *l)
 	lock_user_end(&l->user, LOCK_OK);
 }
 
+/* Without its name. */
+static struct zk_child child_of(const struct Stat *stat)
+{
+	return (struct zk_child){ .czxid = stat->czxid, .pzxid = stat->pzxid, .cversion = stat->cversion };
+}
+
 static void zk_on_children(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
@@ -363,7 +371,7 @@ static void zk_on_children(int rc, const struct String_vector *names, const stru
 
 	a->children = rc;
 	if (rc == ZOK)
-		c = (struct zk_child){ .czxid = stat->czxid, .cversion = stat->cversion };
+		c = child_of(stat);
 	for (int i = 0; rc == ZOK && i < names->count; i++)
 		if (strncmp(names->data[i], CHILD, strlen(CHILD)) == 0 && !*c.id)
 			snprintf(c.id, sizeof c.id, "%s", names->data[i] + strlen(CHILD));
@@ -385,7 +393,8 @@ static void zk_on_record(int rc, const char *value, int len, const struct Stat *
 
 static void zk_found(struct zk_lock *l, const struct zk_ask *a)
 {
-	bool known = a->stat.czxid == l->child.czxid && a->stat.cversion == l->child.cversion;
+	bool known = a->stat.czxid == l->child.czxid && a->stat.pzxid == l->child.pzxid &&
+	             a->stat.cversion == l->child.cversion;
 	char what[400], version[64];
 
 	if (!known && !l->thorough) {
@@ -509,7 +518,7 @@ static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 	struct lock_result r = { .outcome = LOCK_OK, .token = l->user.acquiring ? a->stat.mzxid : 0 };
 
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
-	l->child = (struct zk_child){ .czxid = a->stat.czxid, .cversion = a->stat.cversion };
+	l->child = child_of(&a->stat);
 	memcpy(l->child.id, a->id, sizeof a->id);
 	zk_see(l, &a->stat, a->id);
 	if (l->watch)
