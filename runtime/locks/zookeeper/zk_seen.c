@@ -18,7 +18,9 @@ static bool same_term(const struct zk_state *a, const struct zk_state *b)
 
 static enum zk_look step_back(struct zk_seen *seen)
 {
-	seen->lost = seen->doubted ? (struct zk_state){ 0 } : seen->last;
+	static const struct zk_state none;
+
+	seen->lost = seen->doubted ? none : seen->last;
 	seen->doubted = true;
 	return ZK_BACK;
 }
