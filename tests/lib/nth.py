@@ -57,9 +57,9 @@ CRASHES = {
             "zoo_aget_children2",
         )
     ),
-    # Both die in the process of a lock file, which is begun again. libcurl 7.88.1 signs what is sent to S3 (sha256.c) and
-    # does not look whether OpenSSL could begin; newer ones look. OpenSSL 3.0 itself, asked for a digest by its name
-    # (EVP_MD_fetch), takes a lock that it could not make.
+    # Both die in the process of a lock file, which is begun again. libcurl 7.88.1 signs what is sent to S3 (sha256.c)
+    # and does not look whether OpenSSL could begin; newer ones look. OpenSSL 3.0 itself, asked for a digest by its
+    # name (EVP_MD_fetch), takes a lock that it could not make.
     *(f"libcrypto.so.3 {function}" for function in ("EVP_DigestUpdate", "SHA256_Update", "CRYPTO_THREAD_read_lock")),
 }
 
