@@ -735,7 +735,7 @@ static void guard_read_orders(struct guard *g)
 	/* Without memory for a moment the order stays where it is, and ppoll(2) tells of it again. */
 	if (n < 0 && (errno == EAGAIN || errno == EINTR || err_kernel_lacks(errno)))
 		return;
-	g->over = true; /* the elector closed it, or is not itself any more: then it is told why */
+	g->over = true; /* the elector closed it, or is not itself any more */
 	if (n < 0)
 		guard_fail(g, GUARD_CANNOT_READ, errno);
 	else if (n > 0)
