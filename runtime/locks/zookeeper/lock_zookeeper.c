@@ -323,7 +323,8 @@ static void zk_fail(struct zk_lock *l, int rc)
 /* ---- reading ---- */
 
 /* ZOOKEEPER-4785: a server that followed a new leader, and died before it had written what it lacked, could be elected;
- * mended in 3.8.5 and 3.9.2. ZOOKEEPER-4925 came with 3.9.3, and was mended in 3.9.4. */
+ * mended in 3.8.5 and 3.9.2. ZOOKEEPER-4712: a server that follows no more goes on writing to its log; mended in 3.9.3
+ * alone. ZOOKEEPER-4925 came with 3.9.3, and was mended in 3.9.4. */
 static void zk_judge(struct lock_about *about, const char *version)
 {
 	int major = 0, minor = 0, patch = 0;
