@@ -374,10 +374,28 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	return e;
 }
 
-void elector_campaign(struct elector *e)
+static void elector_campaign(struct elector *e)
 {
+	e->campaigns = true;
 	elector_watch(e);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+}
+
+static void elector_pause(struct elector *e, const char *why)
+{
+	e->campaigns = false;
+	e->paused_why = why;
+	if (lease_phase(e->lease) != PHASE_IDLE) /* an observer has never campaigned */
+		elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
+}
+
+void elector_bar(struct elector *e, const char *why)
+{
+	if (!why && !e->campaigns)
+		elector_campaign(e);
+	else if (why && (e->campaigns || !e->paused_why || strcmp(why, e->paused_why) != 0))
+		elector_pause(e, why);
 }
 
 void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority)
@@ -409,14 +427,6 @@ void elector_next_term(struct elector *e, nsec grace)
 	elector_end(e, LEASE_RELOAD, 0, grace);
 }
 
-void elector_pause(struct elector *e, const char *why)
-{
-	e->paused_why = why;
-	if (lease_phase(e->lease) != PHASE_IDLE) /* an observer has never campaigned */
-		elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
-	elector_step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
-}
-
 void elector_configure(struct elector *e, const struct lease_times *t)
 {
 	struct successor_options options = options_of(t, &e->next_options);
@@ -444,8 +454,15 @@ void elector_configure_next(struct elector *e, const struct elector_next_options
 	elector_look(e);
 }
 
+void elector_configure_address(struct elector *e, const char *address)
+{
+	mem_replace(&e->author.address, address);
+}
+
 void elector_ready(struct elector *e, bool ready)
 {
+	if (e->readiness.user == ready)
+		return;
 	e->readiness.user = ready;
 	elector_look(e);
 }

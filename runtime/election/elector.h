@@ -87,7 +87,10 @@ struct elector_callbacks {
 
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
                             struct err *err);
-void elector_campaign(struct elector *e); /* read, and lead when free; also undoes elector_pause */
+/* why NULL: it campaigns, which it does not from the start: it reads, and leads when the lock is free. Else, what keeps
+ * it from that: static text; a term that runs goes on. To be called whenever that may have changed: the same again does
+ * nothing. */
+void elector_bar(struct elector *e, const char *why);
 /* address NULL, priority NULL: as it was. May also be called without having been asked. */
 void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority);
 void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
@@ -98,10 +101,9 @@ void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
 /* For a reload: ends the term, and leads again without releasing the lease. grace: as for elector_end. */
 void elector_next_term(struct elector *e, nsec grace);
-void elector_pause(struct elector *e,
-                   const char *why); /* campaign no more; a term that runs goes on. why: static text */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_configure_next(struct elector *e, const struct elector_next_options *o);
+void elector_configure_address(struct elector *e, const char *address); /* the same; "": none */
 /* Whether its user could lead now (a worker is there); true from the start. Who is not ready never comes next. */
 void elector_ready(struct elector *e, bool ready);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */

@@ -58,7 +58,8 @@ struct elector {
 	bool low_token;  /* it is that the store's tokens are too low: only a higher one ends it */
 	struct store_contact contact;
 	struct instant began;   /* the term that runs, or ran last */
-	const char *paused_why; /* of the last elector_pause: static text; NULL: there was none */
+	bool campaigns;         /* as elector_bar has said */
+	const char *paused_why; /* of the last elector_bar that had one; NULL: there was none */
 
 	/* Who comes next. */
 	struct next_link *next;

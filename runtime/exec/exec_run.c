@@ -170,7 +170,7 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 		               "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would wait for "
 		               "itself for ever",
 		               getenv("LUNARCH_TERM_LOCK"));
-	elector_campaign(x->elector);
+	elector_bar(x->elector, NULL);
 	exec_begin_patience(x);
 	proof_self_tidy(&x->program.self);
 	sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */

@@ -145,7 +145,7 @@ void exec_lost_status(struct exec *x, enum lease_reason reason)
 		return;
 	if (handover_pending(&x->handover)) {
 		x->left_with = EXIT_LOST;
-		elector_pause(x->elector, "its command has ended with its term");
+		elector_bar(x->elector, "its command has ended with its term");
 	} else {
 		exec_leave(x, EXIT_LOST, reason);
 	}

@@ -10,22 +10,45 @@
 
 /* ---- what its term's supervision calls ---- */
 
+static struct worker_set *candidate_set(const struct candidate *p)
+{
+	return p->run->worker_sets[life_set_of(&p->run->life, p->number)];
+}
+
+static const char *candidate_bar(const struct candidate *p)
+{
+	switch (life_bar(&p->run->life, p->number)) {
+	case LIFE_MAY_CAMPAIGN:
+		return NULL;
+	case LIFE_BAR_PAUSED:
+		return "by an operator";
+	case LIFE_BAR_OTHERS:
+		return "the elections that it takes the place of have not let go yet";
+	case LIFE_BAR_WORKER:
+		return "there is no worker";
+	}
+	return NULL;
+}
+
 static struct term_context candidate_context(void *arg)
 {
 	const struct candidate *p = arg;
+	const struct life *l = &p->run->life;
 
 	return (struct term_context){
-		.ready = worker_set_ready(p->worker_set),
-		.running = p->worker_set->supervisor != NULL,
-		.ending = p->run->ending,
-		.killing = p->run->killing,
+		.ready = life_ready(l, p->number),
+		.moves = life_moves(l, p->number),
+		.running = life_running(l, p->number),
+		.ending = l->ending || l->candidate[p->number].leaves,
+		.killing = l->killing,
 		.once = options_flag(&p->run->options, OPTION_ONCE, false),
+		.bar = candidate_bar(p),
 	};
 }
 
 static struct supervisor *candidate_supervisor(void *arg)
 {
-	return ((struct candidate *)arg)->worker_set->supervisor;
+	return candidate_set(arg)->supervisor;
 }
 
 static struct page *candidate_page(void *arg)
@@ -50,12 +73,15 @@ static void candidate_interrupt(void *arg)
 
 static bool candidate_sweep(void *arg, uint64_t term, uint32_t next)
 {
-	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term, next);
+	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->term.slot, term, next);
 }
 
 static void candidate_kill_worker(void *arg)
 {
+	struct run *r = ((struct candidate *)arg)->run;
+
 	supervisor_kill(candidate_supervisor(arg));
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = candidate_set(arg)->number });
 }
 
 static void candidate_set_timer(const struct candidate *p, ev_timer *timer, nsec after)
@@ -101,7 +127,7 @@ static void candidate_allow(void *arg)
 
 	if (p->term.hooks.state == TERM_LEADING)
 		p->allowance = p->times.kill;
-	worker_set_allow(p->worker_set);
+	worker_set_allow(candidate_set(p));
 }
 
 static void candidate_extended(void *arg)
@@ -109,14 +135,9 @@ static void candidate_extended(void *arg)
 	supervisor_extended(candidate_supervisor(arg));
 }
 
-static void candidate_hurry(void *arg)
-{
-	worker_set_restart_now(((struct candidate *)arg)->worker_set);
-}
-
 static void candidate_began(void *arg)
 {
-	run_term_began(((struct candidate *)arg)->run);
+	run_tell_systemd(((struct candidate *)arg)->run);
 }
 
 static void candidate_asked_in_vain(struct candidate *p, const char *why);
@@ -131,14 +152,9 @@ static void candidate_over(void *arg)
 	run_term_over(p->run, p);
 }
 
-static void candidate_next_idle(void *arg)
+static void candidate_changed(void *arg)
 {
-	run_next_idle(arg);
-}
-
-static void candidate_finished(void *arg)
-{
-	run_candidate_finished(((struct candidate *)arg)->run);
+	run_look(((struct candidate *)arg)->run);
 }
 
 static void candidate_renewed(void *arg, nsec took)
@@ -197,13 +213,12 @@ static const struct term_ops candidate_ops = {
 	.kill = candidate_kill_worker,
 	.timer = candidate_timer,
 	.next_timer = candidate_next_timer,
-	.next_idle = candidate_next_idle,
+	.next_idle = candidate_changed,
 	.allow = candidate_allow,
 	.extended = candidate_extended,
-	.hurry = candidate_hurry,
 	.began = candidate_began,
 	.over = candidate_over,
-	.finished = candidate_finished,
+	.finished = candidate_changed,
 	.renewed = candidate_renewed,
 	.leader = candidate_leader,
 	.hands_over = candidate_hands_over,
@@ -228,12 +243,12 @@ int candidate_ask(struct candidate *p, const struct control_request *q, struct e
 	uint64_t *place = candidate_asked(p, 0);
 	struct buf m = { 0 };
 
-	if (p->term.hooks.state != TERM_LEADING || !worker_set_ready(p->worker_set))
+	if (p->term.hooks.state != TERM_LEADING || !life_ready(&p->run->life, p->number))
 		return err_set(err, ERR_CANCELLED, "the term is ending");
 	if (!place)
 		return err_set(err, ERR_FULL, "%d requests wait for the script already", CANDIDATE_ASKED);
 	*place = q->ticket;
-	wire_request_put(&m, &(struct wire_request){ .slot = p->index,
+	wire_request_put(&m, &(struct wire_request){ .slot = p->term.slot,
 	                                             .term = p->term.hooks.term,
 	                                             .request = q->ticket,
 	                                             .uid = q->peer,
@@ -291,24 +306,51 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 	term_supervision_dead(&p->term, reaped);
 }
 
-void candidate_tell_leader(struct candidate *p)
-{
-	elector_tell_leader(p->elector);
-}
-
 void candidate_worker_ready(struct candidate *p)
 {
-	candidate_tell_leader(p);
+	elector_tell_leader(p->elector);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_READY });
 }
 
-void candidate_pause(struct candidate *p, bool pause)
+void candidate_look(struct candidate *p)
 {
-	term_supervision_tell(&p->term, (struct term_event){ .kind = pause ? TERM_EV_PAUSE : TERM_EV_RESUME });
+	term_supervision_look(&p->term);
+}
+
+enum life_term candidate_life(const struct candidate *p)
+{
+	if (term_supervision_finished(&p->term))
+		return LIFE_FINISHED;
+	if (p->term.hooks.state == TERM_OWED)
+		return LIFE_OWES;
+	return term_supervision_idle(&p->term) ? LIFE_IDLE : LIFE_BUSY;
+}
+
+void candidate_place(struct candidate *p)
+{
+	const struct worker_set *s = candidate_set(p);
+
+	if (s->slot)
+		p->term.slot = s->slot[p->election[s->number & 1]];
+}
+
+void candidate_moved(struct candidate *p)
+{
+	script_metrics_worker_gone(&p->metrics);
+	script_jobs_clear(&p->jobs);
+	candidate_place(p);
+	worker_set_allow(candidate_set(p));
+}
+
+void candidate_stir(struct candidate *p)
+{
+	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
+	term_supervision_move(&p->term);
 }
 
 void candidate_resign(struct candidate *p, nsec sit_out)
 {
+	p->out_until = instant_add(clock_now(), sit_out == NSEC_NEVER ? p->times.lease : sit_out);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
 }
 
@@ -329,17 +371,14 @@ void candidate_kill(struct candidate *p)
 
 /* ---- life ---- */
 
-struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index,
-                                const struct election_settings *settings)
+struct candidate *candidate_new(struct run *r, const struct election_settings *settings)
 {
 	struct candidate *p = mem_zero(sizeof *p);
 
 	p->run = r;
-	p->worker_set = s;
-	p->index = index;
-	p->settings = *settings;
+	p->settings = settings;
 	p->allowance = NSEC_NEVER;
-	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p, .slot = index };
+	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p };
 	ev_timer_init(&p->timer, candidate_on_timer, 0., 0.);
 	ev_timer_init(&p->next_timer, candidate_on_next_timer, 0., 0.);
 	p->timer.data = p->next_timer.data = p;
@@ -347,9 +386,27 @@ struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t in
 	return p;
 }
 
+static uint32_t asks(uint32_t flags)
+{
+	return flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION);
+}
+
+/* What an elector is made with, and keeps. */
+bool candidate_goes_on(const struct candidate *p, const struct election_settings *new, const char *lock)
+{
+	const struct options *o = &p->run->options;
+	uint32_t observer = WIRE_ELECTION_OBSERVER;
+
+	return strcmp(p->settings->name, new->name) == 0 && strcmp(p->lock, lock) == 0 &&
+	       strcmp(options_text(o, OPTION_IDENTITY, p->settings->identity),
+	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
+	       (p->settings->flags & observer) == (new->flags &observer) &&
+	       !asks(p->settings->flags) == !asks(new->flags);
+}
+
 static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
 {
-	uint32_t flags = p->settings.flags;
+	uint32_t flags = p->settings->flags;
 
 	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, flags & WIRE_ELECTION_ON_STOPPING,
 	                     flags & WIRE_ELECTION_ON_STOPPED);
@@ -361,8 +418,8 @@ static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
 static int candidate_make_elector(struct candidate *p, const struct elector_config *c, bool several, struct err *err)
 {
 	const struct options *o = &p->run->options;
-	bool observer = p->settings.flags & WIRE_ELECTION_OBSERVER;
-	char *target = observer ? mem_dup("") : options_election_service(o, p->settings.name, several, err);
+	bool observer = p->settings->flags & WIRE_ELECTION_OBSERVER;
+	char *target = observer ? mem_dup("") : options_election_service(o, p->settings->name, several, err);
 
 	if (!target)
 		return -1;
@@ -374,7 +431,7 @@ static int candidate_make_elector(struct candidate *p, const struct elector_conf
 					      .lock = c->lock,
 					      .name = c->name,
 					      .address = c->address,
-					      .address_later = p->settings.flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
+					      .address_later = p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
 	                                                       !options_set(o, OPTION_ADDRESS),
 				      },
 	                              c, &term_elector_callbacks, &p->term, err);
@@ -382,28 +439,33 @@ static int candidate_make_elector(struct candidate *p, const struct elector_conf
 	return p->elector ? 0 : -1;
 }
 
-int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err)
+/* Of a script that is in force, or is to be. */
+static int candidate_read_settings(struct candidate *p, struct err *err)
+{
+	const struct options *o = &p->run->options;
+	nsec shutdown_grace;
+
+	if (options_times(o, &p->settings->times, &p->times, &shutdown_grace, err) < 0 ||
+	    options_next(o, &p->settings->next, &p->next, err) < 0)
+		return err_wrap(err, "%s", p->settings->where);
+	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings->times);
+	p->term.priority_given = options_set(o, OPTION_PRIORITY);
+	candidate_configure_hooks(p, shutdown_grace);
+	return 0;
+}
+
+int candidate_open(struct candidate *p, const char *lock, bool several, struct err *err)
 {
 	struct run *r = p->run;
 	const struct options *o = &r->options;
 
-	nsec shutdown_grace;
-	if (options_times(o, &p->settings.times, &p->times, &shutdown_grace, err) < 0 ||
-	    options_next(o, &p->settings.next, &p->next, err) < 0)
-		return err_wrap(err, "%s", p->settings.where);
+	if (candidate_read_settings(p, err) < 0)
+		return -1;
 	p->allowance = p->times.kill;
-	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings.times);
-	p->term.priority_given = options_set(o, OPTION_PRIORITY);
-	candidate_configure_hooks(p, shutdown_grace);
-	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
-	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;
-	bool trying_out = r->is_text && !options_set(o, OPTION_LOCK);
-	if (opened && !trying_out)
-		program_say_local(&r->program, lock);
-	if (!opened) {
-		free(lock);
-		return options_blame_lock(o, p->settings.where, err);
-	}
+	struct lock *opened = lock_open(&r->program.env, lock, err);
+	if (!opened)
+		return options_blame_lock(o, p->settings->where, err);
+	p->lock = mem_dup(lock);
 	struct elector_config c = {
 		.env = &r->program.env,
 		.timeline = &r->program.timeline,
@@ -411,24 +473,23 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.death_watches = r->program.death_watches,
 		.lock = lock,
 		.opened = opened,
-		.name = p->settings.name,
-		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),
-		.address = options_text(o, OPTION_ADDRESS, p->settings.address),
+		.name = p->settings->name,
+		.identity = options_text(o, OPTION_IDENTITY, p->settings->identity),
+		.address = options_text(o, OPTION_ADDRESS, p->settings->address),
 		.times = p->times,
-		.observer = p->settings.flags & WIRE_ELECTION_OBSERVER,
-		.asks = p->settings.flags &
-		        (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION),
-		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings.flags & WIRE_ELECTION_RECLAIM),
+		.observer = p->settings->flags & WIRE_ELECTION_OBSERVER,
+		.asks = asks(p->settings->flags),
+		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings->flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = p->next,
 	};
-	int made = candidate_make_elector(p, &c, several, err);
-	free(lock);
-	if (made < 0) {
+	if (candidate_make_elector(p, &c, several, err) < 0) {
 		opened->ops->close(opened);
-		return err_wrap(err, "%s", p->settings.where);
+		return err_wrap(err, "%s", p->settings->where);
 	}
 	p->term.elector = p->elector;
+	if (!r->is_text || options_set(o, OPTION_LOCK))
+		program_say_local(&r->program, lock);
 	return 0;
 }
 
@@ -457,10 +518,10 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 
 	elector_status(p->elector, status);
 	*out = (struct standing){
-		.name = p->settings.name,
+		.name = p->settings->name,
 		.elector = p->elector,
 		.status = status,
-		.may_lead = p->settings.flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
+		.may_lead = p->settings->flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
 		.lease = p->times.lease,
 		.preempt_after = p->next.preempt_after,
 		.hook_errors = p->term.hooks.hook_errors + p->term.next.failed,
@@ -471,22 +532,29 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 	};
 }
 
-void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t,
-                      const struct elector_next_options *next)
+/* An address that the script's function has said stays until that says another. */
+static void candidate_configure_address(struct candidate *p)
 {
-	election_settings_fini(&p->settings);
-	p->settings = *settings_taken;
-	*settings_taken = (struct election_settings){ 0 };
-	p->times = *t;
-	p->next = *next;
-	p->term.may_lead.timeout = options_may_lead_timeout(&p->run->options, &p->settings.times);
+	const struct options *o = &p->run->options;
+
+	if (options_set(o, OPTION_ADDRESS) || !(p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION))
+		elector_configure_address(p->elector, options_text(o, OPTION_ADDRESS, p->settings->address));
+}
+
+/* They were read once when the version was examined, so they are good. */
+void candidate_configure(struct candidate *p, const struct election_settings *settings)
+{
+	struct err err;
+
+	p->settings = settings;
+	candidate_read_settings(p, &err);
 	may_lead_forget(&p->term.may_lead);
-	p->allowance = p->term.hooks.state != TERM_NONE && p->allowance < t->kill ? p->allowance : t->kill;
-	worker_set_allow(p->worker_set);
-	candidate_configure_hooks(p, p->term.hooks.shutdown_grace);
-	elector_configure(p->elector, t);
-	elector_configure_next(p->elector, next);
-	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
+	if (p->term.hooks.state == TERM_NONE || p->allowance > p->times.kill)
+		p->allowance = p->times.kill;
+	worker_set_allow(candidate_set(p));
+	elector_configure(p->elector, &p->times);
+	elector_configure_next(p->elector, &p->next);
+	candidate_configure_address(p);
 }
 
 void candidate_free(struct candidate *p)
@@ -498,10 +566,10 @@ void candidate_free(struct candidate *p)
 	handover_fini(&p->handover);
 	elector_free(p->elector);
 	service_order_free(p->service);
-	election_settings_fini(&p->settings);
 	may_lead_fini(&p->term.may_lead);
 	script_metrics_fini(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	free(p->renewals);
+	free(p->lock);
 	free(p);
 }

@@ -1,11 +1,12 @@
 /* One election of a script that runs: its settings, its elector, and the supervision of its term, which it connects
- * with the worker that runs its hooks. Not who leads (elector.h), not what follows for the hooks (term_hooks.h). Used
- * by run.c, reload.c, run_control.c and worker_set.c; it reports to run.h. */
+ * with the worker that runs its hooks. Not who leads (elector.h), not what follows for the hooks (term_hooks.h), not
+ * which worker that is (life.h). Used by run.c, reload.c, run_control.c and worker_set.c; it reports to run.h. */
 #ifndef LUNARCH_CANDIDATE_H
 #define LUNARCH_CANDIDATE_H
 
 #include "election/elector.h"
 #include "election/handover.h"
+#include "life/life.h"
 #include "runner/election_settings.h"
 #include "admin/script_jobs.h"
 #include "admin/script_metrics.h"
@@ -19,11 +20,13 @@ struct worker_set;
 
 #define CANDIDATE_ASKED 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
 
-struct candidate { /* read by its users; worker_set is theirs */
+struct candidate { /* read by its users; number and election are theirs */
 	struct run *run;
-	struct worker_set *worker_set; /* whose worker runs its hooks */
-	struct election_settings settings;
-	uint32_t index; /* in the script's list; its slot of the page, too */
+	uint32_t number;      /* in struct life */
+	uint32_t election[2]; /* its place in the version of each side it is in */
+	const struct election_settings *settings; /* the version's */
+	char *lock;                               /* what was opened: its URL */
+	struct instant out_until;                 /* an operator's order: it sits out until then */
 	struct lease_times times;
 	struct elector_next_options next; /* in force */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
@@ -38,18 +41,18 @@ struct candidate { /* read by its users; worker_set is theirs */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
-/* settings_taken: its strings are the candidate's from now on. */
-struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index,
-                                const struct election_settings *settings_taken);
+/* settings: borrowed. */
+struct candidate *candidate_new(struct run *r, const struct election_settings *settings);
 void candidate_free(struct candidate *p); /* NULL: does nothing */
 
-/* Makes the elector, which does not campaign yet. several: the script has more elections. fallback: the lock's name if
- * nobody gives one. -1 with *err. */
-int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err);
+/* Makes the elector, which does not campaign yet. lock: its URL. several: the script has more elections. -1 with *err. */
+int candidate_open(struct candidate *p, const char *lock, bool several, struct err *err);
+
+/* Whether p goes on as the election of these settings and this lock, without letting go of its lease. */
+bool candidate_goes_on(const struct candidate *p, const struct election_settings *settings, const char *lock);
 
 /* What happens to its worker. What the worker says goes to its term's supervision (term_supervision_message). */
-void candidate_tell_leader(struct candidate *p);  /* a new worker has not heard who leads: it does now */
-void candidate_worker_ready(struct candidate *p); /* it hears that, and campaigns or runs an on_stopped that is owed */
+void candidate_worker_ready(struct candidate *p); /* it hears who leads, and runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 
 /* A metric of its script. false: it makes no sense. */
@@ -72,12 +75,18 @@ int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, ns
  * its worker dies; -1 with *err: now. It must lead. */
 struct control_request;
 int candidate_ask(struct candidate *p, const struct control_request *q, struct err *err);
-void candidate_pause(struct candidate *p, bool pause);             /* by an operator */
-void candidate_end(struct candidate *p, enum lease_reason reason); /* for good: run_candidate_finished follows */
+void candidate_end(struct candidate *p, enum lease_reason reason); /* for good */
 void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */
 
-/* New settings. A term that runs ends, the lease is kept, and the next term begins with them. */
-void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t,
-                      const struct elector_next_options *next);
+/* A reload. Its new settings, of a version that is in force now: from the next term on. */
+void candidate_configure(struct candidate *p, const struct election_settings *settings);
+void candidate_stir(struct candidate *p); /* its term ends for the next one, and so does what on_next runs */
+void candidate_moved(struct candidate *p); /* to the worker of the other side */
+void candidate_place(struct candidate *p); /* its worker has loaded the script: where it stands in that */
+
+/* What is known of its term, for struct life. */
+enum life_term candidate_life(const struct candidate *p);
+/* What keeps it from campaigning may have changed. */
+void candidate_look(struct candidate *p);
 
 #endif

@@ -17,20 +17,20 @@ uint32_t next_hooks_swept_with_term(const struct next_hooks *h)
 	return h->state == NEXT_TAKEN ? h->number : 0;
 }
 
-static void hooks_begin(struct next_hooks *h, bool ready, struct next_actions *a)
+static void hooks_begin(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
 {
-	if (!h->has || !h->next || h->cold || h->moving || !ready || h->state != NEXT_IDLE)
+	if (!h->has || !h->next || h->cold || e->moves || !e->ready || h->state != NEXT_IDLE)
 		return;
 	h->state = NEXT_RUNNING;
 	h->number++;
 	a->set |= NEXT_DO_BEGIN;
 }
 
-static void hooks_rest(struct next_hooks *h, bool ready, struct next_actions *a)
+static void hooks_rest(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
 {
 	h->state = NEXT_IDLE;
 	a->set |= NEXT_DO_TIMER_OFF | NEXT_DO_IDLE;
-	hooks_begin(h, ready, a);
+	hooks_begin(h, e, a);
 }
 
 static void hooks_end(struct next_hooks *h, struct next_actions *a)
@@ -43,7 +43,7 @@ static void hooks_on_next(struct next_hooks *h, const struct next_event *e, stru
 {
 	h->next = true;
 	h->cold = false;
-	hooks_begin(h, e->ready, a);
+	hooks_begin(h, e, a);
 }
 
 static void hooks_on_not_next(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
@@ -69,7 +69,7 @@ static void hooks_on_term_over(struct next_hooks *h, const struct next_event *e,
 {
 	if (h->state == NEXT_TAKEN) {
 		h->state = NEXT_IDLE;
-		hooks_begin(h, e->ready, a);
+		hooks_begin(h, e, a);
 	} else if (h->state == NEXT_TAKING && e->ready) {
 		hooks_end(h, a);
 	}
@@ -98,7 +98,7 @@ static void hooks_on_swept(struct next_hooks *h, const struct next_event *e, str
 	if (e->number != h->number || h->state != NEXT_SWEEPING)
 		return;
 	if (e->clean) {
-		hooks_rest(h, e->ready, a);
+		hooks_rest(h, e, a);
 		return;
 	}
 	a->note = NEXT_NOTE_LEFTOVER;
@@ -107,21 +107,18 @@ static void hooks_on_swept(struct next_hooks *h, const struct next_event *e, str
 
 static void hooks_on_dead(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
 {
-	(void)e;
 	h->cold = false;
-	hooks_rest(h, false, a);
+	hooks_rest(h, e, a);
 }
 
 static void hooks_on_ready(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
 {
-	h->moving = false;
-	hooks_begin(h, e->ready, a);
+	hooks_begin(h, e, a);
 }
 
 static void hooks_on_move(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
 {
 	(void)e;
-	h->moving = true;
 	h->cold = false;
 	if (h->state == NEXT_RUNNING)
 		hooks_end(h, a);

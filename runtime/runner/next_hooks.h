@@ -43,7 +43,7 @@ enum next_event_kind {
 	NEXT_EV_SWEPT,     /* number, clean */
 	NEXT_EV_DEAD,      /* the worker is, with all that it started */
 	NEXT_EV_READY,     /* a worker can be talked to */
-	NEXT_EV_MOVE,      /* a reload: what runs is to end, since another worker takes over. NEXT_EV_READY follows */
+	NEXT_EV_MOVE,      /* a reload: what runs is to end, since another worker takes over */
 	NEXT_EV_TIMER,     /* of NEXT_DO_TIMER */
 };
 
@@ -54,7 +54,8 @@ struct next_event {
 	uint32_t number;
 	enum next_end end;
 	bool clean;
-	bool ready; /* a worker can be talked to now */
+	bool ready; /* a worker can be talked to now, */
+	bool moves; /*     but another one is to take over what it has, so nothing begins */
 };
 
 /* Actions, in the order in which they are carried out. */
@@ -83,7 +84,6 @@ struct next_hooks {
 	bool has;  /* the script has on_next or on_next_over */
 	bool next; /* this candidate comes next */
 	bool cold; /* so it does, but its on_next is over: it began once for that */
-	bool moving;
 };
 
 void next_hooks_configure(struct next_hooks *h, bool has, nsec grace);

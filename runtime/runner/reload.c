@@ -1,245 +1,226 @@
 #include "runner/reload.h"
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "runner/candidate.h"
 #include "runner/run.h"
-#include "runner/sd_notify.h"
-#include "runner/worker_set.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* The set whose worker runs the hooks of the shared elections (isolated = 0), or of one isolated election. */
-static struct worker_set *reload_current_set(struct run *r, uint32_t isolated)
+/* The version that is examined, and what becomes of each of its elections. */
+struct reload {
+	struct run *r;
+	struct script_version *version;
+	struct life_election *elections;
+	struct candidate **made; /* of each election: NULL if an earlier one goes on */
+};
+
+/* ---- which of the elections that run goes on as which ---- */
+
+static bool same_name(const struct candidate *p, const struct election_settings *e)
 {
-	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->isolated == isolated && !s->pending && !s->leaving)
-			return s;
-	return NULL;
+	return strcmp(p->settings->name, e->name) == 0;
 }
 
-/* Starts the set that is to take over from old. NULL with *err. */
-static struct worker_set *reload_spawn(struct worker_set *old, struct err *err)
+static bool is_taken(const struct reload *l, uint32_t before, uint32_t candidate)
 {
-	struct worker_set *reloaded = worker_set_new(old->run, old->isolated);
-
-	reloaded->pending = reloaded->on_start_ran = true;
-	if (worker_set_spawn(reloaded, NULL, err) == 0) {
-		old->reloaded = reloaded;
-		return reloaded;
-	}
-	worker_set_free(reloaded);
-	return NULL;
-}
-
-/* Makes the sets of this reload quit. The earlier ones stay. */
-static void reload_abandon(struct run *r)
-{
-	for (struct worker_set *s = r->worker_sets; s; s = s->next) {
-		s->reloaded = NULL;
-		if (s->pending)
-			worker_set_quit(s);
-	}
-}
-
-/* A worker is still loading the new script, or has not started. */
-static bool reload_under_way(const struct run *r)
-{
-	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (!s->leaving && (s->pending || !s->started))
+	for (uint32_t i = 0; i < before; i++)
+		if (l->elections[i].keeps == candidate || l->elections[i].heir == candidate)
 			return true;
 	return false;
 }
 
-/* Answers those who asked for the reload; not those whose own reload is still to come. */
-static void reload_report(struct run *r, const char *error)
+/* Of an election with this name, and this lock; lock NULL: with any. Elections without a name are told apart by their
+ * locks. LIFE_NONE: none that an earlier election has not taken. */
+static uint32_t find_candidate(const struct reload *l, uint32_t election, const char *lock)
 {
-	if (!r->reload_due)
-		control_finish(r->program.control, "reload", error);
-}
+	const struct election_settings *e = &l->version->settings[election];
 
-void reload_failed(struct run *r, const char *why)
-{
-	char text[1000];
-
-	const char *stays = r->crontab_count ? "the old jobs go on" : "the old script runs on";
-	log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
-	reload_abandon(r);
-	sd_notify_send("READY=1");
-	snprintf(text, sizeof text, "%s: %s", stays, why);
-	reload_report(r, text);
-}
-
-/* The next reload begins when every candidate has moved: one whose term is still ending has the old set until then. */
-static bool reload_must_wait(const struct run *r)
-{
-	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (!s->leaving && s->reloaded)
-			return true;
-	return reload_under_way(r) || !r->candidates || r->starting_over;
-}
-
-void reload_begin(struct run *r)
-{
-	struct err err;
-
-	r->reload_due = reload_must_wait(r);
-	if (r->reload_due)
-		return;
-	sd_notify_reloading();
-	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
-	          r->crontab_count ? "the crontabs"
-	          : r->is_text     ? "the text"
-	                           : r->script);
-	struct worker_set *first = r->worker_sets;
-	for (struct worker_set *s = first; s; s = s->next)
-		if (!s->pending && !s->leaving && !reload_spawn(s, &err)) {
-			log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
-			reload_failed(r, err.text);
-			return;
-		}
-}
-
-void reload_if_due(struct run *r)
-{
-	if (r->reload_due && !r->ending)
-		reload_begin(r);
-}
-
-static bool reload_same_election(struct run *r, const struct candidate *p, const struct election_settings *new)
-{
-	const struct options *o = &r->options;
-
-	return strcmp(p->settings.name, new->name) == 0 && strcmp(p->settings.lock, new->lock) == 0 &&
-	       strcmp(options_text(o, OPTION_IDENTITY, p->settings.identity),
-	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->settings.flags & WIRE_ELECTION_ISOLATE) == (new->flags &WIRE_ELECTION_ISOLATE) &&
-	       (p->settings.flags & WIRE_ELECTION_OBSERVER) == (new->flags &WIRE_ELECTION_OBSERVER) &&
-	       (p->settings.flags & WIRE_ELECTION_MAY_LEAD) == (new->flags &WIRE_ELECTION_MAY_LEAD);
-}
-
-static bool reload_same_elections(struct run *r, const struct worker_set *reloaded)
-{
-	if (reloaded->settings_count != r->candidate_count)
-		return false;
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!reload_same_election(r, r->candidates[i], &reloaded->settings[i]))
-			return false;
-	return true;
-}
-
-/* The elections themselves have changed, so no lease can be kept: all are released, and the run starts over. */
-static void reload_start_over(struct run *r)
-{
-	log_event(LOG_INFO, NULL, "moving", "the script's elections have changed: releasing, then starting over");
-	reload_abandon(r);
-	r->starting_over = true;
-	reload_report(r, NULL);
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		candidate_end(r->candidates[i], LEASE_RELOAD);
-}
-
-void reload_loaded(struct run *r, struct worker_set *reloaded)
-{
-	struct worker_set *old = reload_current_set(r, reloaded->isolated);
-
-	if (!old || old->reloaded != reloaded) {
-		worker_set_quit(reloaded);
-		return;
+	for (uint32_t i = 0; i < l->r->life.candidate_count; i++) {
+		const struct candidate *p = l->r->candidates[i];
+		bool is = lock ? candidate_goes_on(p, e, lock) : same_name(p, e);
+		if (is && !is_taken(l, election, i))
+			return i;
 	}
-	if (!reload_same_elections(r, reloaded)) {
-		reload_start_over(r);
-		return;
-	}
-	/* worker_set_go names the candidates of the set it is given. So they are the new set's during the call, and the
-	 * old one's again until the new one has started. */
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == old)
-			r->candidates[i]->worker_set = reloaded;
-	worker_set_go(reloaded, false);
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == reloaded)
-			r->candidates[i]->worker_set = old;
+	return LIFE_NONE;
 }
 
-void reload_quit_if_unused(struct run *r, struct worker_set *old)
+/* ---- examining it ---- */
+
+/* An operator's order that this machine is not to lead for some time is about the election, not about its lock. */
+static void pass_order_on(struct run *r, struct candidate *p, uint32_t heir)
 {
-	if (!run_in_charge(r, old))
-		worker_set_quit(old);
+	struct instant now = clock_now();
+
+	p->out_until = heir == LIFE_NONE ? r->out_until : r->candidates[heir]->out_until;
+	if (!instant_passed(p->out_until, now))
+		elector_end(p->elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
 }
 
-struct worker_set *reload_replaced_by(struct run *r, const struct worker_set *reloaded)
+static int reload_begin_election(struct reload *l, uint32_t i, const char *lock, struct err *err)
 {
-	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->reloaded == reloaded)
-			return s;
-	return NULL;
+	struct life_election *e = &l->elections[i];
+	struct candidate *p = candidate_new(l->r, &l->version->settings[i]);
+
+	l->made[i] = p;
+	e->heir = find_candidate(l, i, NULL);
+	if (candidate_open(p, lock, l->version->count > 1, err) < 0)
+		return -1;
+	pass_order_on(l->r, p, e->heir);
+	return 0;
 }
 
-bool reload_is_due_to_move(const struct candidate *p)
+static int reload_election(struct reload *l, uint32_t i, struct err *err)
 {
-	const struct worker_set *to = p->worker_set->reloaded;
-
-	return to && !to->pending;
-}
-
-bool reload_move(struct candidate *p)
-{
-	struct worker_set *old = p->worker_set;
-
-	if (!reload_is_due_to_move(p) || !term_supervision_idle(&p->term))
-		return false;
-	p->worker_set = old->reloaded;
-	script_metrics_worker_gone(&p->metrics);
-	script_jobs_clear(&p->jobs);
-	reload_quit_if_unused(p->run, old);
-	return true;
-}
-
-void reload_started(struct run *r, struct worker_set *reloaded)
-{
-	struct worker_set *old = reload_replaced_by(r, reloaded);
+	const struct options *o = &l->r->options;
+	const struct election_settings *s = &l->version->settings[i];
+	struct life_election *e = &l->elections[i];
 	struct elector_next_options next;
 	struct lease_times times;
-	char wrong[1000] = "";
-	struct err err;
+	nsec grace;
 
-	reloaded->pending = false;
-	for (uint32_t i = 0; old && i < r->candidate_count; i++) {
-		struct candidate *p = r->candidates[i];
-		if (p->worker_set != old)
-			continue;
-		if (options_times(&r->options, &reloaded->settings[i].times, &times, NULL, &err) < 0 ||
-		    options_next(&r->options, &reloaded->settings[i].next, &next, &err) < 0) {
-			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s",
-			          reloaded->settings[i].where, err.text);
-			snprintf(wrong, sizeof wrong, "the script is loaded, but the old times stay in force: %s: %s",
-			         reloaded->settings[i].where, err.text);
-			times = p->times;
-			next = p->next;
-		}
-		bool moved = reload_move(p);
-		if (moved)
-			candidate_tell_leader(p);
-		candidate_reload(p, &reloaded->settings[i], &times, &next);
-		if (moved)
-			term_supervision_moved(&p->term);
-		else
-			term_supervision_move(&p->term);
-	}
-	sd_notify_send("READY=1");
-	if (*wrong || !reload_under_way(r))
-		reload_report(r, *wrong ? wrong : NULL);
-	if (old)
-		reload_quit_if_unused(r, old);
+	e->group = l->version->group[i];
+	if (options_times(o, &s->times, &times, &grace, err) < 0 || options_next(o, &s->next, &next, err) < 0)
+		return err_wrap(err, "%s", s->where);
+	if (grace > l->version->quit_grace)
+		l->version->quit_grace = grace;
+	char *lock = options_election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
+	if (!lock)
+		return options_blame_lock(o, s->where, err);
+	e->keeps = find_candidate(l, i, lock);
+	int result = e->keeps == LIFE_NONE ? reload_begin_election(l, i, lock, err) : 0;
+	free(lock);
+	return result;
 }
 
-void reload_move_candidates(struct run *r, struct worker_set *old)
+static const struct candidate *reload_candidate(const struct reload *l, uint32_t i)
 {
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == old) {
-			r->candidates[i]->worker_set = old->reloaded;
-			candidate_worker_ready(r->candidates[i]);
+	return l->made[i] ? l->made[i] : l->r->candidates[l->elections[i].keeps];
+}
+
+static int reload_check_locks_differ(const struct reload *l, struct err *err)
+{
+	struct elector_status a, b;
+
+	for (uint32_t i = 0; i < l->version->count; i++)
+		for (uint32_t k = 0; k < i; k++) {
+			elector_status(reload_candidate(l, i)->elector, &a);
+			elector_status(reload_candidate(l, k)->elector, &b);
+			if (strcmp(a.lock, b.lock) == 0)
+				return err_set(err, ERR_USAGE,
+				               "%s: the lock %s is listed twice (also by %s): each election needs a "
+				               "lock of its own",
+				               l->version->settings[i].where, a.lock, l->version->settings[k].where);
 		}
-	reload_quit_if_unused(r, old); /* its worker is dead, and none follows it */
+	return 0;
+}
+
+static int reload_examine(struct reload *l, struct err *err)
+{
+	struct run *r = l->r;
+
+	if (!r->fallback && !(r->fallback = options_default_lock(r->script, r->is_text, err)))
+		return -1;
+	for (uint32_t i = 0; i < l->version->count; i++)
+		l->elections[i] = (struct life_election){ .keeps = LIFE_NONE, .heir = LIFE_NONE };
+	for (uint32_t i = 0; i < l->version->count; i++)
+		if (reload_election(l, i, err) < 0)
+			return -1;
+	return reload_check_locks_differ(l, err);
+}
+
+/* ---- putting it into force ---- */
+
+/* The lines of the log about the program have the identity that all of its elections share, and the only election. */
+static void reload_name_log(const struct run *r, uint32_t count)
+{
+	struct elector_status first, other;
+
+	if (!count)
+		return;
+	elector_status(r->candidates[0]->elector, &first);
+	for (uint32_t i = 1; first.identity && i < count; i++) {
+		elector_status(r->candidates[i]->elector, &other);
+		if (strcmp(first.identity, other.identity) != 0)
+			first.identity = NULL;
+	}
+	log_program(first.identity, count > 1 ? NULL : *first.name ? first.name : first.lock);
+}
+
+static void reload_say(const struct run *r, uint32_t begin, uint32_t leave)
+{
+	if (r->loads > 1 && (begin || leave))
+		log_event(LOG_INFO, NULL, "moving",
+		          "the script's elections have changed: %u end and let go, %u begin after that, the others go on",
+		          leave, begin);
+}
+
+static bool goes_on(const struct reload *l, uint32_t candidate)
+{
+	for (uint32_t i = 0; i < l->version->count; i++)
+		if (l->elections[i].keeps == candidate)
+			return true;
+	return false;
+}
+
+/* In the order of LIFE_EV_GOOD. */
+static struct candidate **reload_order(const struct reload *l)
+{
+	const struct run *r = l->r;
+	uint32_t n = l->version->count;
+	struct candidate **all = mem_zero(sizeof *all * (n + r->life.candidate_count + 1));
+
+	for (uint32_t i = 0; i < l->version->count; i++)
+		all[i] = l->made[i] ? l->made[i] : r->candidates[l->elections[i].keeps];
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (!goes_on(l, i))
+			all[n++] = r->candidates[i];
+	return all;
+}
+
+static void reload_put_into_force(struct reload *l)
+{
+	struct run *r = l->r;
+	uint32_t count = l->version->count, begin = 0;
+	uint8_t side = life_loading_side(&r->life);
+	struct life_candidate *before = r->life.candidate;
+	struct candidate **all = reload_order(l);
+
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_GOOD,
+	                                  .elections = l->elections,
+	                                  .count = count,
+	                                  .into = mem_zero(sizeof *before * (count + r->life.candidate_count + 1)) });
+	free(before);
+	free(r->candidates);
+	r->candidates = all;
+	r->loads++;
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		all[i]->number = i;
+	for (uint32_t i = 0; i < count; i++) {
+		all[i]->election[side] = i;
+		begin += l->made[i] != NULL;
+		if (l->made[i])
+			candidate_place(all[i]);
+		else
+			candidate_configure(all[i], &l->version->settings[i]);
+	}
+	reload_name_log(r, count);
+	reload_say(r, begin, r->life.candidate_count - count);
+}
+
+int reload_check(struct run *r, struct err *err)
+{
+	struct reload l = { .r = r, .version = &r->version[life_loading_side(&r->life)] };
+
+	l.elections = mem_zero(sizeof *l.elections * (l.version->count + 1));
+	l.made = mem_zero(sizeof *l.made * (l.version->count + 1));
+	int result = reload_examine(&l, err);
+	if (result == 0)
+		reload_put_into_force(&l);
+	for (uint32_t i = 0; result < 0 && i < l.version->count; i++)
+		candidate_free(l.made[i]);
+	free(l.elections);
+	free(l.made);
+	return result;
 }

@@ -13,102 +13,83 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIT_TIMEOUT_S 3. /* from WIRE_QUIT to the kill */
+#define QUIT_TIMEOUT (3 * NSEC_PER_SEC)  /* at the end of the program: from WIRE_QUIT to the kill, */
+#define KILL_TIMEOUT (6 * NSEC_PER_SEC)  /*     and from the kill to the end, whatever still runs */
+#define START_TIMEOUT (30 * NSEC_PER_SEC) /* for a script to load, and for its on_start */
 
 static bool run_once(const struct run *r)
 {
 	return options_flag(&r->options, OPTION_ONCE, false);
 }
 
-static void run_tell_systemd(struct run *r)
+void run_tell_systemd(struct run *r)
 {
-	uint32_t leading = 0;
+	uint32_t leading = 0, count = r->life.candidate_count;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++)
+	for (uint32_t i = 0; i < count; i++)
 		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
 	const char *ready = r->ready ? "" : "READY=1\n";
-	if (r->candidate_count == 1)
+	if (count == 1)
 		sd_notify_send("%sSTATUS=%s", ready, leading ? "leading" : "standing by");
 	else
-		sd_notify_send("%sSTATUS=leading %u of %u elections", ready, leading, r->candidate_count);
+		sd_notify_send("%sSTATUS=leading %u of %u elections", ready, leading, count);
 	r->ready = true;
 }
 
-/* ---- leaving ---- */
+/* ---- what happens ---- */
 
-static bool run_all_finished(const struct run *r)
+static void run_refresh(struct run *r)
 {
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!term_supervision_finished(&r->candidates[i]->term))
-			return false;
-	return true;
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		r->life.candidate[i].term = candidate_life(r->candidates[i]);
 }
 
-static void run_quit_worker_sets(struct run *r)
+void run_look(struct run *r)
 {
-	struct worker_set *next;
-
-	for (struct worker_set *s = r->worker_sets; s; s = next) {
-		next = s->next;
-		worker_set_quit(s);
-		if (!s->supervisor && !s->told)
-			worker_set_free(s);
-	}
-	if (!r->worker_sets)
-		ev_break(r->program.loop, EVBREAK_ALL);
-	ev_timer_again(r->program.loop, &r->quit_timer);
+	ev_feed_event(r->program.loop, &r->soon, EV_TIMER);
 }
 
-static void run_on_quit_timer(struct ev_loop *loop, ev_timer *w, int revents)
+void run_tell(struct run *r, const struct life_event *e)
 {
-	struct run *r = w->data;
-	bool again = r->killing;
-
-	(void)revents;
-	r->killing = true;
-	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->supervisor)
-			supervisor_kill(s->supervisor);
-	if (again || !r->worker_sets)
-		ev_break(loop, EVBREAK_ALL);
+	run_refresh(r);
+	life_tell(&r->life, e);
+	run_look(r);
 }
 
 void run_end(struct run *r, int status, enum lease_reason reason)
 {
-	if (r->ending) {
+	if (r->life.ending) {
 		r->status = r->status ? r->status : status;
 		return;
 	}
-	r->ending = true;
 	r->asked_at = clock_now();
-	r->starting_over = false;
+	r->end_reason = reason;
 	r->status = status;
 	sd_notify_send("STOPPING=1");
-	control_finish(r->program.control, "reload", "it is shutting down");
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		candidate_end(r->candidates[i], reason);
-	if (run_all_finished(r))
-		run_quit_worker_sets(r);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_END });
+}
+
+static void run_on_last(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)w;
+	(void)revents;
+	ev_break(loop, EVBREAK_ALL);
+}
+
+static void run_end_at_last(struct run *r)
+{
+	if (ev_is_active(&r->last))
+		return;
+	ev_timer_set(&r->last, (double)KILL_TIMEOUT / NSEC_PER_SEC, 0.);
+	ev_timer_start(r->program.loop, &r->last);
 }
 
 void run_kill(struct run *r)
 {
-	r->killing = true;
 	r->status = EXIT_TERMINATED;
 	log_event(LOG_WARN, NULL, "killing", "a second signal: the script is killed");
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		candidate_kill(r->candidates[i]);
-	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->supervisor)
-			supervisor_kill(s->supervisor);
-	ev_timer_again(r->program.loop, &r->quit_timer);
-}
-
-void run_candidate_finished(struct run *r)
-{
-	if (!run_all_finished(r))
-		return;
-	run_quit_worker_sets(r);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_KILL });
+	run_end_at_last(r);
 }
 
 static int run_once_status(enum lease_reason reason)
@@ -133,268 +114,277 @@ static int run_once_status(enum lease_reason reason)
 	return EXIT_DONE;
 }
 
-/* ---- loading ---- */
-
-static int run_fail(struct run *r, const char *text)
+void run_term_over(struct run *r, struct candidate *p)
 {
-	log_event(LOG_ERROR, NULL, "cannot_run", "%s", text);
-	run_end(r, EXIT_USAGE, LEASE_SHUTDOWN);
-	return -1;
+	if (run_once(r) && !r->life.ending)
+		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
+	run_tell_systemd(r);
+	r->life.candidate[p->number].term = candidate_life(p);
+	if (life_move(&r->life, p->number))
+		candidate_moved(p);
+	run_look(r);
 }
 
 void run_candidate_hopeless(struct run *r, const char *why)
 {
 	struct elector_status st;
 	/* A lock that a reload has named may be mended by the next one, as what else is wrong in a script. */
-	bool answered = r->ending || r->started_over;
+	bool answered = r->life.ending || r->loads > 1;
 
-	for (uint32_t i = 0; i < r->candidate_count && !answered; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count && !answered; i++) {
 		elector_status(r->candidates[i]->elector, &st);
 		answered = st.store.answered;
 	}
-	if (!answered)
-		run_fail(r, why);
-}
-
-static int run_check_locks_differ(struct run *r)
-{
-	struct elector_status a, b;
-	char text[600];
-
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		for (uint32_t k = 0; k < i; k++) {
-			elector_status(r->candidates[i]->elector, &a);
-			elector_status(r->candidates[k]->elector, &b);
-			if (strcmp(a.lock, b.lock) != 0)
-				continue;
-			snprintf(text, sizeof text,
-			         "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
-			         r->candidates[i]->settings.where, a.lock, r->candidates[k]->settings.where);
-			return run_fail(r, text);
-		}
-	return 0;
-}
-
-static void run_free_candidates(struct run *r)
-{
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		candidate_free(r->candidates[i]);
-	free(r->candidates);
-	r->candidates = NULL;
-	r->candidate_count = 0;
-}
-
-/* All of them or none, so that every candidate in the list has an elector. */
-/* The lines of the log about the program have the identity that all of its elections share, and the only election. */
-static void run_name_log(const struct run *r)
-{
-	struct elector_status first, other;
-
-	elector_status(r->candidates[0]->elector, &first);
-	for (uint32_t i = 1; first.identity && i < r->candidate_count; i++) {
-		elector_status(r->candidates[i]->elector, &other);
-		if (strcmp(first.identity, other.identity) != 0)
-			first.identity = NULL;
-	}
-	log_program(first.identity, r->candidate_count > 1 ? NULL : *first.name ? first.name : first.lock);
-}
-
-static int run_open_candidates(struct run *r)
-{
-	struct err err;
-	char *fallback = options_default_lock(r->script, r->is_text, &err);
-	int result = fallback ? 0 : -1;
-
-	for (uint32_t i = 0; result == 0 && i < r->candidate_count; i++)
-		result = candidate_open(r->candidates[i], r->candidate_count > 1, fallback, &err);
-	free(fallback);
-	if (result == 0) {
-		run_name_log(r);
-		return 0;
-	}
-	run_free_candidates(r);
-	return run_fail(r, err.text);
-}
-
-/* Each isolated election gets a worker set of its own, which loads the script once more. */
-static void run_spawn_isolated(struct run *r, struct worker_set *shared)
-{
-	struct err err;
-
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (!(r->candidates[i]->settings.flags & WIRE_ELECTION_ISOLATE) || r->candidate_count == 1)
-			continue;
-		struct worker_set *own = worker_set_new(r, i + 1);
-		own->on_start_ran = shared->on_start_ran;
-		r->candidates[i]->worker_set = own;
-		if (worker_set_spawn(own, NULL, &err) < 0) {
-			run_fail(r, err.text);
-			return;
-		}
-	}
-}
-
-bool run_in_charge(const struct run *r, const struct worker_set *s)
-{
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == s)
-			return true;
-	return false;
-}
-
-/* Whether s has to run the on_stopped of a worker that died. */
-static bool run_owes_hooks(const struct run *r, const struct worker_set *s)
-{
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == s && r->candidates[i]->term.hooks.state == TERM_OWED)
-			return true;
-	return false;
-}
-
-static void run_make_candidates(struct run *r, struct worker_set *s)
-{
-	r->candidate_count = s->settings_count;
-	r->candidates = mem_zero(sizeof *r->candidates * r->candidate_count);
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		r->candidates[i] = candidate_new(r, s, i, &s->settings[i]);
-		s->settings[i] = (struct election_settings){ 0 };
-	}
-}
-
-static void run_first_load(struct run *r, struct worker_set *s)
-{
-	run_make_candidates(r, s);
-	if (run_open_candidates(r) < 0) {
-		run_quit_worker_sets(r);
+	if (answered)
 		return;
-	}
-	if (run_check_locks_differ(r) < 0)
-		return;
-	run_spawn_isolated(r, s);
-	if (run_in_charge(r, s))
-		worker_set_go(s, !s->on_start_ran);
-	else
-		worker_set_quit(s);
+	log_event(LOG_ERROR, NULL, "cannot_run", "%s", why);
+	run_end(r, EXIT_USAGE, LEASE_SHUTDOWN);
 }
 
-/* ---- what worker sets and candidates report ---- */
+/* Each set of both sides has a place, whether it is ever used or not. */
+static void run_make_room(struct run *r, uint32_t groups)
+{
+	uint32_t count = 2 * (groups + 1), had = r->life.set_count;
+
+	if (count <= had)
+		return;
+	r->life.set = mem_resize(r->life.set, sizeof *r->life.set * count);
+	r->worker_sets = mem_resize(r->worker_sets, sizeof *r->worker_sets * count);
+	memset(r->life.set + had, 0, sizeof *r->life.set * (count - had));
+	r->life.set_count = count;
+	for (uint32_t i = had; i < count; i++)
+		r->worker_sets[i] = worker_set_new(r, i);
+}
+
+static void run_place_candidates(struct run *r, const struct worker_set *s)
+{
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (life_set_of(&r->life, i) == s->number)
+			candidate_place(r->candidates[i]);
+}
 
 void run_loaded(struct run *r, struct worker_set *s)
 {
-	if ((r->ending || r->starting_over) && !run_owes_hooks(r, s))
-		worker_set_quit(s);
-	else if (s->pending)
-		reload_loaded(r, s);
-	else if (!r->candidates)
-		run_first_load(r, s);
-	else
-		worker_set_go(s, !s->on_start_ran);
+	uint32_t groups = r->version[s->number & 1].groups;
+
+	run_make_room(r, groups);
+	run_place_candidates(r, s);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_LOADED, .set = s->number, .groups = groups });
 }
 
 void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
-	if (s->pending) {
-		reload_failed(r, text);
-		reload_if_due(r);
-	} else if (!r->candidates) {
-		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
-	} else {
-		/* A worker that follows a dead one. The next tries again later: the script may be repaired by then. */
-		supervisor_kill(s->supervisor);
-	}
+	snprintf(r->wrong, sizeof r->wrong, "%s", text);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_LOAD_FAILED, .set = s->number });
 }
 
 void run_started(struct run *r, struct worker_set *s)
 {
-	if (s->pending) {
-		reload_started(r, s);
-	} else {
-		for (uint32_t i = 0; i < r->candidate_count; i++)
-			if (r->candidates[i]->worker_set == s)
-				candidate_worker_ready(r->candidates[i]);
-		run_tell_systemd(r);
-	}
-	reload_if_due(r);
-}
-
-void run_term_began(struct run *r)
-{
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_STARTED, .set = s->number });
 	run_tell_systemd(r);
 }
 
-void run_next_idle(struct candidate *p)
-{
-	if (reload_move(p))
-		candidate_worker_ready(p);
-	else if (reload_is_due_to_move(p)) /* its term began anew before that */
-		term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
-}
+/* ---- carrying out ---- */
 
-void run_term_over(struct run *r, struct candidate *p)
-{
-	if (reload_move(p))
-		term_supervision_moved(&p->term);
-	if (run_once(r) && !r->ending)
-		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
-	run_tell_systemd(r);
-}
-
-static void run_restart_later(struct run *r, struct worker_set *s, bool had_started)
-{
-	if (elapsed_standby(s->spawned_at, clock_now()) > 60 * NSEC_PER_SEC)
-		s->failures = 0;
-	/* The first follows at once. So does one that has to run an on_stopped, since the lease is held until then; a
-	 * back-off comes before the next term, so this cannot repeat quickly. A worker that died before it had started
-	 * would die again, so the next waits. */
-	bool at_once = s->failures++ == 0 || (had_started && run_owes_hooks(r, s));
-	double after = at_once ? 0. : (double)term_back_off(s->failures - 1) / NSEC_PER_SEC;
-	ev_timer_set(&s->restart, after, 0.);
-	ev_timer_start(r->program.loop, &s->restart);
-}
-
-static void run_start_over(struct run *r)
+static void run_spawn(struct run *r, const struct life_action *a)
 {
 	struct err err;
 
-	run_free_candidates(r);
-	ev_timer_stop(r->program.loop, &r->quit_timer);
-	r->starting_over = false;
-	r->started_over = true;
-	struct worker_set *s = worker_set_new(r, 0);
-	s->on_start_ran = true;
-	if (worker_set_spawn(s, NULL, &err) < 0)
-		run_fail(r, err.text);
+	if (worker_set_spawn(r->worker_sets[a->set], r->fork, &err) < 0) {
+		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+		snprintf(r->wrong, sizeof r->wrong, "%s", err.text);
+		run_tell(r, &(struct life_event){ .kind = LIFE_EV_NOT_SPAWNED, .set = a->set });
+	}
+	r->fork = NULL;
 }
 
-void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
+static nsec run_duration(const struct run *r, const struct life_action *a)
 {
-	bool never_loaded = !r->candidates && !r->ending;
+	nsec grace;
 
-	if (s->reloaded && !s->reloaded->pending)
-		reload_move_candidates(r, s);
-	if (s->pending && !s->leaving && !r->ending)
-		reload_failed(r, "the process that loaded the new script died");
-	if (never_loaded && !r->starting_over)
-		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
-	if (r->killing || s->leaving || s->pending || !r->candidates || (r->ending && run_all_finished(r))) {
-		struct worker_set *old = reload_replaced_by(r, s);
-		if (old)
-			old->reloaded = NULL;
-		if (!run_in_charge(r, s) || s->leaving || r->killing)
-			worker_set_free(s);
-		else
-			s->told = false;
-	} else {
-		s->told = false;
-		run_restart_later(r, s, had_started);
+	switch (a->timer) {
+	case LIFE_TIMER_OFF:
+		return NSEC_NEVER;
+	case LIFE_TIMER_START:
+		return START_TIMEOUT;
+	case LIFE_TIMER_QUIT:
+		grace = r->version[a->set & 1].quit_grace;
+		return r->life.ending || !grace ? QUIT_TIMEOUT : grace;
+	case LIFE_TIMER_BACK_OFF:
+		return term_back_off(r->life.set[a->set].failures);
 	}
-	if (r->worker_sets)
-		reload_if_due(r);
-	else if (r->starting_over && !r->ending)
-		run_start_over(r);
-	else if (r->ending && run_all_finished(r))
+	return NSEC_NEVER;
+}
+
+/* What each waiting is called. */
+static const char *run_silence(enum life_worker was)
+{
+	return was == WORKER_LOADING    ? "has not loaded the script"
+	       : was == WORKER_STARTING ? "has not started its elections (on_start)"
+	                                : "has not left";
+}
+
+static void run_kill_worker(struct run *r, const struct life_action *a)
+{
+	struct worker_set *s = r->worker_sets[a->set];
+	nsec waited = elapsed_standby(s->spawned_at, clock_now());
+
+	if (a->cause == LIFE_SILENT) {
+		log_event(LOG_ERROR, NULL, "worker_silent",
+		          "the process that runs the script %s in the time that it has for that, %.3g s after its "
+		          "start: it is killed",
+		          run_silence(a->was), (double)waited / NSEC_PER_SEC);
+		snprintf(r->wrong, sizeof r->wrong, "the process that was to load it %s in time (--start-timeout)",
+		         run_silence(a->was));
+	}
+	if (r->life.ending)
+		run_end_at_last(r);
+	worker_set_kill(s);
+}
+
+static void run_check(struct run *r)
+{
+	struct err err;
+
+	if (reload_check(r, &err) == 0)
+		return;
+	r->failed_status = EXIT_USAGE;
+	snprintf(r->wrong, sizeof r->wrong, "%s", err.text);
+	log_event(LOG_ERROR, NULL, r->loads ? "load_failed" : "cannot_run", "%s", err.text);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BAD });
+}
+
+static void run_begin_reload(struct run *r, const struct life_action *a)
+{
+	struct err err;
+
+	sd_notify_reloading();
+	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
+	          r->crontab_count ? "the crontabs"
+	          : r->is_text     ? "the text"
+	                           : r->script);
+	snprintf(r->wrong, sizeof r->wrong, "the process that loaded it died");
+	if (script_version_open(&r->version[a->side], &err) < 0)
+		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+}
+
+static void run_answer_reload(struct run *r, const struct life_action *a)
+{
+	const char *stays = r->crontab_count ? "the old jobs go on" : "the old script runs on";
+	char text[1100];
+
+	if (a->cause == LIFE_SHUTDOWN) {
+		control_finish(r->program.control, "reload", "it is shutting down");
+		return;
+	}
+	sd_notify_send("READY=1");
+	if (!a->good)
+		log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
+	snprintf(text, sizeof text, "%s: %s", stays, r->wrong);
+	control_finish(r->program.control, "reload", a->good ? NULL : text);
+}
+
+static void run_forget(struct run *r, uint32_t candidate)
+{
+	struct candidate *gone = r->candidates[candidate];
+
+	r->candidates[candidate] = r->candidates[r->life.candidate_count];
+	r->candidates[candidate]->number = candidate;
+	candidate_free(gone);
+}
+
+static void run_carry_out(struct run *r, const struct life_action *a)
+{
+	struct candidate *p = a->candidate == LIFE_NONE ? NULL : r->candidates[a->candidate];
+
+	switch (a->what) {
+	case LIFE_DO_LOAD:
+		run_begin_reload(r, a);
+		return;
+	case LIFE_DO_SPAWN:
+		run_spawn(r, a);
+		return;
+	case LIFE_DO_TIMER:
+		worker_set_time(r->worker_sets[a->set], run_duration(r, a));
+		return;
+	case LIFE_DO_CHECK:
+		run_check(r);
+		return;
+	case LIFE_DO_GO:
+		worker_set_allow(r->worker_sets[a->set]);
+		worker_set_go(r->worker_sets[a->set], a->first);
+		return;
+	case LIFE_DO_QUIT:
+		worker_set_quit(r->worker_sets[a->set]);
+		return;
+	case LIFE_DO_KILL:
+		run_kill_worker(r, a);
+		return;
+	case LIFE_DO_SERVE:
+		candidate_worker_ready(p);
+		return;
+	case LIFE_DO_MOVE:
+		candidate_moved(p);
+		return;
+	case LIFE_DO_STIR:
+		candidate_stir(p);
+		return;
+	case LIFE_DO_END:
+		candidate_end(p, r->life.ending ? r->end_reason : LEASE_RELOAD);
+		return;
+	case LIFE_DO_KILL_TERM:
+		candidate_kill(p);
+		return;
+	case LIFE_DO_FORGET:
+		run_forget(r, a->candidate);
+		return;
+	case LIFE_DO_SETTLED:
+		script_version_fini(&r->version[a->side]);
+		return;
+	case LIFE_DO_ANSWER:
+		run_answer_reload(r, a);
+		return;
+	case LIFE_DO_FAIL:
+		run_end(r, r->failed_status, LEASE_ERROR);
+		return;
+	case LIFE_DO_OVER:
 		ev_break(r->program.loop, EVBREAK_ALL);
+		return;
+	}
+}
+
+static void run_on_soon(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct run *r = w->data;
+	struct life_action a;
+
+	(void)loop;
+	(void)revents;
+	for (run_refresh(r); life_next(&r->life, &a); run_refresh(r))
+		run_carry_out(r, &a);
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		candidate_look(r->candidates[i]);
+}
+
+/* ---- from its beginning to its end ---- */
+
+static void run_free(struct run *r)
+{
+	ev_clear_pending(r->program.loop, &r->soon);
+	ev_timer_stop(r->program.loop, &r->last);
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		candidate_free(r->candidates[i]);
+	for (uint32_t i = 0; i < r->life.set_count; i++)
+		worker_set_free(r->worker_sets[i]);
+	script_version_fini(&r->version[0]);
+	script_version_fini(&r->version[1]);
+	free(r->candidates);
+	free(r->life.candidate);
+	free(r->worker_sets);
+	free(r->life.set);
+	free(r->fallback);
+	program_fini(&r->program);
 }
 
 int run_script(struct run *r, guard_worker *worker, const struct program_ops *ops, struct err *err)
@@ -403,18 +393,22 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 
 	if (program_init(&r->program, &r->options, signals, ops, r, err) < 0)
 		return -1;
-	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
-	r->quit_timer.data = r;
-	const struct guard_fork fork = program_fork(&r->program, worker);
-	if (worker_set_spawn(worker_set_new(r, 0), &fork, err) < 0)
+	ev_timer_init(&r->soon, run_on_soon, 0., 0.);
+	ev_timer_init(&r->last, run_on_last, 0., 0.);
+	r->soon.data = r;
+	r->failed_status = EXIT_FAILED_SCRIPT;
+	if (script_version_open(&r->version[0], err) < 0)
 		return -1;
-	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
+	const struct guard_fork fork = program_fork(&r->program, worker);
+	r->fork = &fork;
+	run_make_room(r, 0);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BEGIN });
+	ev_invoke_pending(r->program.loop); /* the worker loads its script meanwhile */
+	lock_prepare(options_text(&r->options, OPTION_LOCK, ""));
 	proof_self_tidy(&r->program.self);
-	ev_run(r->program.loop, 0);
-	ev_timer_stop(r->program.loop, &r->quit_timer);
-	run_free_candidates(r);
-	while (r->worker_sets)
-		worker_set_free(r->worker_sets);
-	program_fini(&r->program);
-	return r->status;
+	if (!r->life.over)
+		ev_run(r->program.loop, 0);
+	int status = r->status;
+	run_free(r);
+	return status;
 }

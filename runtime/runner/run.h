@@ -1,17 +1,20 @@
 /* Room runner: `run` and `exec` as programs: options, candidates, workers, control socket, systemd.
  *
- * A script that runs, from its loading to the exit status: what its elections (candidate.h) and the processes that run
- * its hooks (worker_set.h) share and report. Not who leads (elector.h), not what follows for the hooks (term_hooks.h).
+ * A script that runs, from its loading to the exit status: it carries out what life.h says for its workers
+ * (worker_set.h), its versions (script_version.h) and its elections (candidate.h). Decides nothing but the exit status.
  * Used by cmd_run.c, and by the files of its parts: candidate.c, worker_set.c, reload.c, run_control.c.
  *
  * All of it is on one loop, and nothing blocks. Every function here and in those headers is called from the loop's
- * callbacks, and may be called from inside another unless it says otherwise. */
+ * callbacks, and may be called from inside another unless it says otherwise: what follows from an event is done in the
+ * same turn of the loop, but never from inside the call that told it. */
 #ifndef LUNARCH_RUN_H
 #define LUNARCH_RUN_H
 
 #include "lease/lease.h"
+#include "life/life.h"
 #include "runner/options.h"
 #include "runner/program.h"
+#include "runner/script_version.h"
 
 struct candidate;
 struct worker_set;
@@ -21,20 +24,24 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	struct options options;
 	const char *script; /* path, or the text itself */
 	bool is_text;
-	const char *const *crontabs;   /* of `cron`, whose text `script` is; for people */
-	int crontab_count;             /* 0: it is not `cron` */
-	struct candidate **candidates; /* NULL until the script is loaded for the first time */
-	uint32_t candidate_count;
-	struct worker_set *worker_sets; /* a list: their `next` */
-	bool ending;                    /* run_end was called */
-	bool killing;                   /* nobody waits for the script any more */
-	struct instant asked_at;        /* to end */
-	bool starting_over;  /* a reload changed the elections themselves: all are released, then begun anew */
-	bool started_over;   /*     which has happened */
-	bool reload_due;     /* a reload was asked for while the script was being loaded: it follows */
-	bool ready;          /* systemd has been told */
-	int status;          /* exit status */
-	ev_timer quit_timer; /* what has not left by then is killed */
+	const char *const *crontabs; /* of `cron`, whose text `script` is; for people */
+	int crontab_count;           /* 0: it is not `cron` */
+	struct life life;
+	struct script_version version[2];       /* by side */
+	struct worker_set **worker_sets; /* by number; NULL: there was none yet */
+	struct candidate **candidates;   /* by number: those that leave are the last */
+	char *fallback;                  /* the lock's name if nobody gives one; NULL: not known yet */
+	struct instant out_until;        /* an operator's order: all elections sit out until then */
+	uint32_t loads;                  /* of versions that came into force */
+	struct instant asked_at;         /* to end */
+	enum lease_reason end_reason;
+	bool ready;             /* systemd has been told */
+	int status;             /* exit status */
+	int failed_status;      /*     if the first version does not come into force */
+	char wrong[1000];       /* why the last version that was loaded did not come into force */
+	const struct guard_fork *fork; /* for the first worker; NULL: it has begun */
+	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
+	ev_timer last;          /* after a kill: the program ends, whatever still runs */
 };
 
 /* Runs it to its end. r: zeroed, but for options, script, is_text and crontabs, all borrowed. worker: what a worker
@@ -42,29 +49,28 @@ struct run { /* its parts read it; run.c and reload.c change it */
  * *err: it could not begin. */
 int run_script(struct run *r, guard_worker *worker, const struct program_ops *ops, struct err *err);
 
+/* Tells life.h what happened; what follows from it is done soon. */
+void run_tell(struct run *r, const struct life_event *e);
+void run_look(struct run *r); /* the same, when a candidate's term has changed */
+
 /* Ends all terms, releases the locks and leaves with this status. The first call counts, but a later one may turn
  * status 0 into another. */
 void run_end(struct run *r, int status, enum lease_reason reason);
 
 void run_kill(struct run *r); /* after run_end: kills the workers instead of waiting for on_stopped */
 
-/* Whether the worker of s runs the hooks of any candidate. */
-bool run_in_charge(const struct run *r, const struct worker_set *s);
-
 /* What a worker set reports. */
-void run_loaded(struct run *r, struct worker_set *s); /* s->settings is complete, and may be taken */
+void run_loaded(struct run *r, struct worker_set *s); /* script_version_take was good */
 void run_load_failed(struct run *r, struct worker_set *s, const char *text);
 void run_started(struct run *r, struct worker_set *s);
-void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started); /* its worker is dead; may free s */
 
 /* What a candidate reports. */
-void run_term_began(struct run *r);
 void run_term_over(struct run *r,
-                   struct candidate *p);    /* its hooks have run or never will; its lease may still be held */
-void run_next_idle(struct candidate *p);    /* nothing of its on_next runs any more */
-void run_candidate_finished(struct run *r); /* for good */
+                   struct candidate *p); /* its hooks have run or never will; its lease may still be held */
 /* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has
  * named the lock. */
 void run_candidate_hopeless(struct run *r, const char *why);
+
+void run_tell_systemd(struct run *r); /* how many elections it leads */
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "runner/candidate.h"
 #include "runner/exit_status.h"
-#include "runner/reload.h"
 #include "runner/run.h"
 #include "admin/standing.h"
 
@@ -18,12 +17,28 @@
 /* name "": every election. */
 static bool candidate_is_named(const struct candidate *p, const char *name)
 {
-	return !*name || strcmp(p->settings.name, name) == 0;
+	return !*name || strcmp(p->settings->name, name) == 0;
+}
+
+/* An order without a name is for the elections of later versions, too. */
+static void run_pause(struct run *r, const char *name, bool pause)
+{
+	struct life_event e = { .kind = pause ? LIFE_EV_PAUSE : LIFE_EV_RESUME, .candidate = LIFE_NONE };
+
+	if (!*name) {
+		run_tell(r, &e);
+		return;
+	}
+	for (e.candidate = 0; e.candidate < r->life.candidate_count; e.candidate++)
+		if (candidate_is_named(r->candidates[e.candidate], name))
+			run_tell(r, &e);
 }
 
 static void run_resign(struct run *r, nsec sit_out, const char *name)
 {
-	for (uint32_t i = 0; i < r->candidate_count; i++)
+	if (!*name && sit_out != NSEC_NEVER)
+		r->out_until = instant_add(clock_now(), sit_out);
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (candidate_is_named(r->candidates[i], name))
 			candidate_resign(r->candidates[i], sit_out);
 }
@@ -32,11 +47,11 @@ static void run_on_signal(void *arg, int signal)
 {
 	struct run *r = arg;
 
-	if (signal == SIGHUP && !r->ending)
-		reload_begin(r);
+	if (signal == SIGHUP && !r->life.ending)
+		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 	else if (signal == SIGUSR1)
 		run_resign(r, NSEC_NEVER, "");
-	else if ((signal == SIGTERM || signal == SIGINT) && r->ending &&
+	else if ((signal == SIGTERM || signal == SIGINT) && r->life.ending &&
 	         elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
 		run_kill(r);
 	else if (signal == SIGTERM || signal == SIGINT)
@@ -47,7 +62,7 @@ static void run_on_look(void *arg)
 {
 	struct run *r = arg;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++)
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		elector_look(r->candidates[i]->elector);
 }
 
@@ -96,7 +111,7 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 	buf_printf(reply, "{\"ok\":true,\"pid\":%d,", (int)getpid());
 	add_script(r, reply);
 	buf_adds(reply, "\"elections\":[");
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		if (!candidate_is_named(r->candidates[i], name))
 			continue;
 		buf_adds(reply, comma);
@@ -110,9 +125,9 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 static void reply_leading(struct run *r, const char *name, struct buf *reply)
 {
 	struct elector_status st;
-	bool all = r->candidate_count > 0;
+	bool all = r->life.candidate_count > 0;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		elector_status(r->candidates[i]->elector, &st);
 		if (candidate_is_named(r->candidates[i], name))
 			all = all && st.leading;
@@ -126,7 +141,7 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 	struct elector_status st;
 	struct standing e;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		if (!candidate_is_named(r->candidates[i], name))
 			continue;
 		candidate_list(r->candidates[i], &e, &st);
@@ -147,7 +162,7 @@ static void reply_resign(struct run *r, const struct control_request *q, struct 
 	struct buf text = { 0 };
 	bool leads = false;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		candidate_list(r->candidates[i], &e, &st);
 		if (!candidate_is_named(r->candidates[i], q->election))
 			continue;
@@ -170,8 +185,8 @@ static struct candidate *run_only(struct run *r, const struct control_request *q
 {
 	struct candidate *found = NULL;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (!candidate_is_named(r->candidates[i], q->election))
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
+		if (!candidate_is_named(r->candidates[i], q->election) || r->life.candidate[i].leaves)
 			continue;
 		if (found) {
 			control_refuse(reply, "several elections run here: say which of them with --election NAME");
@@ -217,7 +232,7 @@ static void reply_run(struct run *r, const struct control_request *q, struct buf
 
 static bool run_has_election(const struct run *r, const char *name)
 {
-	for (uint32_t i = 0; i < r->candidate_count; i++)
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (candidate_is_named(r->candidates[i], name))
 			return true;
 	return !*name;
@@ -237,21 +252,20 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 		reply_why(r, q->election, reply);
 	} else if (strcmp(q->command, "resign") == 0) {
 		reply_resign(r, q, reply);
-	} else if (strcmp(q->command, "handover") == 0 && r->ending) {
+	} else if (strcmp(q->command, "handover") == 0 && r->life.ending) {
 		control_refuse(reply, "it is shutting down");
 	} else if (strcmp(q->command, "handover") == 0) {
 		reply_hand_over(r, q, reply); /* the answer follows when it is known who leads: candidate_handed_over */
 	} else if (strcmp(q->command, "run") == 0) {
 		reply_run(r, q, reply); /* the answer follows when the script has begun the job: candidate_replied */
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
-		for (uint32_t i = 0; i < r->candidate_count; i++)
-			if (candidate_is_named(r->candidates[i], q->election))
-				candidate_pause(r->candidates[i], *q->command == 'p');
+		run_pause(r, q->election, *q->command == 'p');
 		reply_done(reply);
-	} else if (strcmp(q->command, "reload") == 0 && r->ending) {
+	} else if (strcmp(q->command, "reload") == 0 && r->life.ending) {
 		control_refuse(reply, "it is shutting down");
 	} else if (strcmp(q->command, "reload") == 0) {
-		reload_begin(r); /* the answer follows when it is known whether the script loads: reload_report */
+		/* the answer follows when it is known whether the new version comes into force: run_answer_reload */
+		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 	} else {
 		control_refuse(reply, "unknown command \"%s\"", q->command);
 	}
@@ -261,7 +275,7 @@ static void run_list_elections(void *arg, void (*each)(void *each_arg, const str
 {
 	struct run *r = arg;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		struct elector_status st;
 		struct standing e;
 		candidate_list(r->candidates[i], &e, &st);

@@ -67,10 +67,9 @@ static void actions_answer_save(uint64_t term, uint64_t save, enum term_saved ho
 }
 
 /* The term is over: nothing of it runs (reaped), or something that cannot be killed. */
-static void hooks_close(struct term_hooks *h, bool reaped, const struct term_event *e, struct term_actions *a)
+static void hooks_close(struct term_hooks *h, bool reaped, struct term_actions *a)
 {
 	bool hooked = h->state != TERM_NONE;
-	bool again = h->let_go && !h->paused && !e->now.ending && e->now.ready;
 
 	h->state = TERM_NONE;
 	h->cleanups = 0;
@@ -79,8 +78,6 @@ static void hooks_close(struct term_hooks *h, bool reaped, const struct term_eve
 	if (hooked)
 		a->set |= TERM_DO_OVER;
 	actions_report(reaped, a);
-	if (again)
-		a->set |= TERM_DO_CAMPAIGN;
 	if (hooked && h->finished)
 		a->set |= TERM_DO_FINISHED;
 }
@@ -177,7 +174,7 @@ static void hooks_on_stop(struct term_hooks *h, const struct term_event *e, stru
 	switch (h->state) {
 	case TERM_NONE:
 	case TERM_GONE:
-		hooks_close(h, true, e, a);
+		hooks_close(h, true, a);
 		return;
 	case TERM_LEADING:
 	case TERM_DRAINING:
@@ -304,23 +301,12 @@ static void hooks_on_swept(struct term_hooks *h, const struct term_event *e, str
 		return;
 	}
 	a->set |= TERM_DO_PAGE_IDLE;
-	hooks_close(h, true, e, a);
+	hooks_close(h, true, a);
 }
 
 static bool hooks_owe(const struct term_hooks *h, const struct term_event *e)
 {
 	return h->has_on_stopped && h->cleanups < CLEANUPS_MAX && !e->now.killing && h->state != TERM_SWEEPING;
-}
-
-/* Nothing can be led without a worker. TERM_EV_READY campaigns again. */
-static void hooks_await_worker(const struct term_hooks *h, const struct term_event *e, struct term_actions *a)
-{
-	bool leaves = e->now.ending || e->now.killing || e->now.once || h->finished;
-
-	if (e->now.ready || leaves || h->paused)
-		return;
-	a->set |= TERM_DO_PAUSE;
-	a->why = "there is no worker";
 }
 
 static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
@@ -329,12 +315,10 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING, cleaning = h->state == TERM_CLEANING;
 
 	h->save = 0;
-	if (h->state == TERM_NONE) {
-		hooks_await_worker(h, e, a);
+	if (h->state == TERM_NONE)
 		return;
-	}
 	if (!e->reaped) {
-		hooks_close(h, false, e, a);
+		hooks_close(h, false, a);
 		return;
 	}
 	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement died before it could run the hook */
@@ -352,11 +336,10 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 	} else {
 		if (cleaning && !e->now.killing)
 			actions_note(a, TERM_NOTE_GIVEN_UP);
-		hooks_await_worker(h, e, a);
 		if (leading)
 			h->state = TERM_GONE;
 		else
-			hooks_close(h, true, e, a);
+			hooks_close(h, true, a);
 	}
 	if (leading)
 		actions_end(a, LEASE_WORKER, term_back_off(++h->failures), h->state == TERM_OWED ? 2 * h->grace : 0);
@@ -378,8 +361,6 @@ static void hooks_on_ready(struct term_hooks *h, const struct term_event *e, str
 {
 	if (h->state == TERM_OWED)
 		hooks_clean_up(h, e, a);
-	if (!h->paused && !h->let_go)
-		a->set |= TERM_DO_CAMPAIGN;
 }
 
 /* No replacement has come in time (the script may not load any more), so the lease is released. The hook is still owed:
@@ -388,13 +369,11 @@ static void hooks_let_go(struct term_hooks *h, const struct term_event *e, struc
 {
 	if (e->now.ending || e->now.once) {
 		actions_note(a, TERM_NOTE_DROPPED);
-		hooks_close(h, true, e, a);
+		hooks_close(h, true, a);
 		return;
 	}
 	actions_note(a, TERM_NOTE_LATE);
 	h->let_go = true;
-	a->set |= TERM_DO_PAUSE;
-	a->why = "there is no worker";
 	actions_report(true, a);
 }
 
@@ -418,27 +397,10 @@ static void hooks_on_resign(struct term_hooks *h, const struct term_event *e, st
 	actions_end(a, LEASE_RESIGNED, e->sit_out == NSEC_NEVER ? h->lease : e->sit_out, hooks_grace(h));
 }
 
-static void hooks_on_pause(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
-{
-	(void)e;
-	h->paused = true;
-	a->set |= TERM_DO_PAUSE;
-	a->why = "by an operator";
-}
-
-static void hooks_on_resume(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
-{
-	h->paused = false;
-	if (e->now.ready && !h->let_go)
-		a->set |= TERM_DO_CAMPAIGN;
-}
-
 static void hooks_on_end(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	if (h->state == TERM_OWED) {
+	if (h->state == TERM_OWED)
 		hooks_set_timer(h, h->shutdown_grace, a);
-		a->set |= TERM_DO_HURRY;
-	}
 	actions_end(a, e->reason, NSEC_NEVER, h->shutdown_grace);
 }
 
@@ -446,7 +408,7 @@ static void hooks_on_kill(struct term_hooks *h, const struct term_event *e, stru
 {
 	actions_end(a, LEASE_SHUTDOWN, NSEC_NEVER, 1);
 	if (!e->now.running && h->state == TERM_OWED)
-		hooks_close(h, true, e, a);
+		hooks_close(h, true, a);
 }
 
 static void hooks_on_reload(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
@@ -483,8 +445,7 @@ static void (*const handlers[])(struct term_hooks *h, const struct term_event *e
 	[TERM_EV_SAVE] = hooks_on_save,         [TERM_EV_SAVE_FAILED] = hooks_on_save_failed,
 	[TERM_EV_SWEPT] = hooks_on_swept,       [TERM_EV_DEAD] = hooks_on_dead,
 	[TERM_EV_READY] = hooks_on_ready,       [TERM_EV_TIMER] = hooks_on_timer,
-	[TERM_EV_RESIGN] = hooks_on_resign,     [TERM_EV_PAUSE] = hooks_on_pause,
-	[TERM_EV_RESUME] = hooks_on_resume,     [TERM_EV_END] = hooks_on_end,
+	[TERM_EV_RESIGN] = hooks_on_resign,     [TERM_EV_END] = hooks_on_end,
 	[TERM_EV_KILL] = hooks_on_kill,         [TERM_EV_RELOAD] = hooks_on_reload,
 	[TERM_EV_DRAINED] = hooks_on_drained,   [TERM_EV_EXITED] = hooks_on_exited,
 	[TERM_EV_STARTED] = hooks_on_started,

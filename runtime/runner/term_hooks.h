@@ -24,7 +24,8 @@
  * What is kept in every state: the kill deadline is in the page before the guard is poked, and the guard is poked
  * before the worker is told to lead; the elector hears `stopped` only when nothing of the term runs (reaped), or that
  * it may still run (!reaped), and once for each `stop`; a lease is held until the hook has run, or the wait for a
- * worker that could run it is over. */
+ * worker that could run it is over. Whether the candidate may campaign is not decided here: the caller derives it from
+ * let_go and what it knows itself (life.h). */
 #ifndef LUNARCH_TERM_HOOKS_H
 #define LUNARCH_TERM_HOOKS_H
 
@@ -73,8 +74,6 @@ enum term_event_kind {
 
 	/* Orders. */
 	TERM_EV_RESIGN, /* sit_out; NSEC_NEVER: one lease */
-	TERM_EV_PAUSE,  /* by an operator */
-	TERM_EV_RESUME,
 	TERM_EV_END,    /* reason: for good */
 	TERM_EV_KILL,   /* for good, without waiting for the script */
 	TERM_EV_RELOAD, /* a term that runs ends for the next one, without letting go of the lease */
@@ -87,10 +86,13 @@ enum term_event_kind {
 /* What the caller knows besides, at the time of the event. */
 struct term_context {
 	bool ready;   /* a worker can be talked to; false from its end on */
+	bool moves;   /* another worker is to take over what this one has, once nothing of it runs */
 	bool running; /* there is a worker's process, ready or not, or something that it left */
 	bool ending;  /* the program leaves */
 	bool killing; /* it leaves without waiting for hooks */
 	bool once;    /* it leaves after this term */
+	/* Not looked at by the machine: what keeps the candidate from campaigning, beside let_go; static text, or NULL */
+	const char *bar;
 };
 
 struct term_event {
@@ -132,17 +134,14 @@ enum term_do {
 	TERM_DO_SWEEP = 1 << 15,    /* kill what the term left behind; TERM_EV_SWEPT follows */
 	TERM_DO_KILL = 1 << 16,     /* the worker, and all that descends from it; TERM_EV_DEAD follows */
 	TERM_DO_TIMER = 1 << 17,    /* after; in place of one that runs */
-	TERM_DO_HURRY = 1 << 18,    /* start the replacement now */
-	TERM_DO_BEGAN = 1 << 19,    /* a term has begun */
-	TERM_DO_OVER = 1 << 20,     /* it is over, with `reason` (term_hooks.reason) */
-	TERM_DO_ANSWER = 1 << 21,   /* the elector: may_lead's answer, yes and the event's address */
-	TERM_DO_SAVE = 1 << 22, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
-	TERM_DO_END = 1 << 23,  /*     end the term: reason, sit_out, grace */
-	TERM_DO_NEXT_TERM = 1 << 24, /*     end it for the next one: grace */
-	TERM_DO_PAUSE = 1 << 25,     /*     campaign no more: why */
-	TERM_DO_REPORT = 1 << 26,    /*     the term's hooks have stopped: reaped */
-	TERM_DO_CAMPAIGN = 1 << 27,
-	TERM_DO_FINISHED = 1 << 28, /* after an end for good: neither the elector nor a hook is waited for */
+	TERM_DO_BEGAN = 1 << 18,    /* a term has begun */
+	TERM_DO_OVER = 1 << 19,     /* it is over, with `reason` (term_hooks.reason) */
+	TERM_DO_ANSWER = 1 << 20,   /* the elector: may_lead's answer, yes and the event's address */
+	TERM_DO_SAVE = 1 << 21, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
+	TERM_DO_END = 1 << 22,  /*     end the term: reason, sit_out, grace */
+	TERM_DO_NEXT_TERM = 1 << 23, /*     end it for the next one: grace */
+	TERM_DO_REPORT = 1 << 24,    /*     the term's hooks have stopped: reaped */
+	TERM_DO_FINISHED = 1 << 25,  /* after an end for good: neither the elector nor a hook is waited for */
 };
 
 /* What is to be logged. */
@@ -169,10 +168,9 @@ struct term_actions {
 	uint64_t ask, save, saved_term;
 	enum term_saved how;
 	nsec after, sit_out, grace;
-	const char *why;
 };
 
-/* Caller's memory. Read state, term, token, reason, hook_errors, finished; the rest is private to term_hooks.c. */
+/* Caller's memory. Read state, term, token, reason, hook_errors, let_go, finished; the rest is private to term_hooks.c. */
 struct term_hooks {
 	enum term_state state;
 	uint64_t term; /* running, or the last */
@@ -187,7 +185,6 @@ struct term_hooks {
 	struct instant kill;    /* the page's deadline, or a later one that it refused */
 	struct instant began;
 	unsigned failures, cleanups;
-	bool paused; /* by an operator */
 	bool let_go; /* OWED, CLEANING or SWEEPING, but the lease was released: no campaign until on_stopped has run */
 	bool finished; /* the elector is */
 	bool timing;   /* the timer runs */
@@ -196,8 +193,7 @@ struct term_hooks {
 	                                      for it; the last such number */
 };
 
-/* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. A reload keeps the
- * shutdown grace. */
+/* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. */
 void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopping,
                           bool has_on_stopped);
 

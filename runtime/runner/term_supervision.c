@@ -228,14 +228,10 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 		elector_end(t->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_NEXT_TERM)
 		elector_next_term(t->elector, a->grace);
-	if (a->set & TERM_DO_PAUSE)
-		elector_pause(t->elector, a->why);
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(t->elector, a->reaped);
 	if (a->set & TERM_DO_REPORT && a->reaped && t->ops->released)
 		t->ops->released(t->arg);
-	if (a->set & TERM_DO_CAMPAIGN)
-		elector_campaign(t->elector);
 }
 
 /* ---- on_next ---- */
@@ -306,7 +302,9 @@ static void supervision_next_is_idle(struct term_supervision *t)
 
 static void supervision_tell_next(struct term_supervision *t, struct next_event e)
 {
-	e.ready = t->ops->context(t->arg).ready;
+	struct term_context now = t->ops->context(t->arg);
+	e.ready = now.ready;
+	e.moves = now.moves;
 	struct next_actions a = next_hooks_step(&t->next, &e);
 	if (a.set & NEXT_DO_TIMER_OFF)
 		supervision_next_timer(t, NSEC_NEVER);
@@ -345,12 +343,6 @@ void term_supervision_move(struct term_supervision *t)
 	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_MOVE });
 }
 
-void term_supervision_moved(struct term_supervision *t)
-{
-	elector_ready(t->elector, true);
-	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_READY });
-}
-
 bool term_supervision_idle(const struct term_supervision *t)
 {
 	return t->hooks.state == TERM_NONE && t->next.state == NEXT_IDLE;
@@ -380,6 +372,17 @@ static void supervision_finish(struct term_supervision *t)
 
 /* ---- the term ---- */
 
+/* Nothing of this is stored, so nothing can forget to change it. */
+void term_supervision_look(struct term_supervision *t)
+{
+	struct term_context now = t->ops->context(t->arg);
+	const char *owed = t->hooks.let_go ? "on_stopped of its last term has not run" : NULL;
+
+	elector_ready(t->elector, now.ready);
+	if (!now.ending && !t->hooks.finished)
+		elector_bar(t->elector, now.bar ? now.bar : owed);
+}
+
 void term_supervision_tell(struct term_supervision *t, struct term_event e)
 {
 	e.at = clock_now();
@@ -396,8 +399,6 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 	if (a.set & TERM_DO_TIMER)
 		t->ops->timer(t->arg, a.after);
-	if (a.set & TERM_DO_HURRY && t->ops->hurry)
-		t->ops->hurry(t->arg);
 	if (a.set & TERM_DO_BEGAN && t->ops->began)
 		t->ops->began(t->arg);
 	if (a.set & TERM_DO_OVER)
@@ -413,7 +414,8 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	if (a.set & TERM_DO_FINISHED)
 		supervision_finish(t);
 	if (e.kind == TERM_EV_READY)
-		term_supervision_moved(t);
+		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_READY });
+	term_supervision_look(t);
 }
 
 /* ---- the elector ---- */
@@ -624,5 +626,5 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 	}
 	term_supervision_tell(t, e);
 	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_DEAD });
-	elector_ready(t->elector, t->ops->context(t->arg).ready); /* a reload's worker may have taken its place */
+	term_supervision_look(t);
 }

@@ -32,7 +32,6 @@ struct term_ops {
 		void *arg);          /* nothing of an on_next runs any more; tell is allowed in this one; may be NULL */
 	void (*allow)(void *arg);    /* a term begins: TERM_DO_ALLOW */
 	void (*extended)(void *arg); /* the page has later deadlines; may be NULL */
-	void (*hurry)(void *arg);    /* start the replacement now */
 	void (*began)(void *arg);    /* a term has begun; tell is allowed in this one, */
 	void (*over)(void *arg);     /*     in this one, */
 	void (*finished)(void *arg); /*     and in this one. TERM_DO_FINISHED */
@@ -67,12 +66,14 @@ bool term_supervision_message(struct term_supervision *t, enum wire_type type, s
 /* Anything else that happened. Fills in at and now. */
 void term_supervision_tell(struct term_supervision *t, struct term_event e);
 
+/* The context may have changed: tells the elector whether a worker is ready, and whether the candidate may campaign. */
+void term_supervision_look(struct term_supervision *t);
+
 /* The supervision of on_next, which goes on beside the term's (next_hooks.h). It hears of what concerns both from
  * term_supervision_tell: LEAD, READY, the term's end. */
 void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean);
 void term_supervision_next_timer(struct term_supervision *t);
-void term_supervision_move(struct term_supervision *t);       /* another worker takes over, once next_idle was called */
-void term_supervision_moved(struct term_supervision *t);      /* it has, without TERM_EV_READY */
+void term_supervision_move(struct term_supervision *t); /* what runs of it is to end: another worker takes over */
 bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */
 bool term_supervision_finished(const struct term_supervision *t); /* and the elector is finished */
 

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define WORKED (60 * NSEC_PER_SEC) /* a worker that has lived for longer was no failed start */
+
 static void worker_set_forget_settings(struct worker_set *s)
 {
 	for (uint32_t i = 0; i < s->settings_count; i++)
@@ -19,21 +21,33 @@ static void worker_set_forget_settings(struct worker_set *s)
 	s->settings_count = 0;
 }
 
-bool worker_set_ready(const struct worker_set *s)
+static enum life_worker worker_set_state(const struct worker_set *s)
 {
-	return s->supervisor && s->started && !s->ended && !s->leaving;
+	return s->run->life.set[s->number].worker;
 }
 
-static bool worker_set_has(const struct worker_set *s, const struct candidate *p)
+static struct script_version *worker_set_version(const struct worker_set *s)
 {
-	return p && p->worker_set == s;
+	return &s->run->version[s->number & 1];
 }
 
-static struct candidate *worker_set_candidate(struct worker_set *s, uint32_t slot)
+static bool worker_set_serves(const struct worker_set *s, uint32_t candidate)
 {
-	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (worker_set_has(s, s->run->candidates[i]) && s->run->candidates[i]->index == slot)
-			return s->run->candidates[i];
+	return candidate < s->run->life.candidate_count && life_set_of(&s->run->life, candidate) == s->number;
+}
+
+/* NULL: it is not here any more. In the version in force, candidates have the numbers of its elections. */
+static struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot)
+{
+	const struct run *r = s->run;
+	uint8_t side = s->number & 1;
+	uint32_t election = s->election[slot];
+
+	if (side == r->life.side && worker_set_serves(s, election))
+		return r->candidates[election];
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (worker_set_serves(s, i) && r->candidates[i]->election[side] == election)
+			return r->candidates[i];
 	return NULL;
 }
 
@@ -43,7 +57,8 @@ static bool worker_set_on_election(struct worker_set *s, struct wire *w)
 {
 	struct wire_election e;
 
-	if (!wire_election_get(w, &e) || s->loaded || e.index != s->settings_count || e.index >= PAGE_SLOTS)
+	if (!wire_election_get(w, &e) || worker_set_state(s) != WORKER_LOADING || e.index != s->settings_count ||
+	    e.index >= PAGE_SLOTS)
 		return false;
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->settings_count + 1));
 	election_settings_copy(&s->settings[s->settings_count++], &e);
@@ -53,11 +68,15 @@ static bool worker_set_on_election(struct worker_set *s, struct wire *w)
 static bool worker_set_on_loaded(struct worker_set *s, struct wire *w)
 {
 	struct wire_loaded m;
+	struct err err;
 
-	if (!wire_loaded_get(w, &m) || s->loaded || m.count != s->settings_count)
+	if (!wire_loaded_get(w, &m) || worker_set_state(s) != WORKER_LOADING || m.count != s->settings_count)
 		return false;
-	s->loaded = true;
-	run_loaded(s->run, s);
+	if (script_version_take(worker_set_version(s), s, &err) < 0)
+		run_load_failed(s->run, s, err.text);
+	else
+		run_loaded(s->run, s);
+	worker_set_forget_settings(s);
 	return true;
 }
 
@@ -65,9 +84,8 @@ static bool worker_set_on_load_failed(struct worker_set *s, struct wire *w)
 {
 	struct wire_load_failed m;
 
-	if (!wire_load_failed_get(w, &m) || s->loaded)
+	if (!wire_load_failed_get(w, &m) || worker_set_state(s) != WORKER_LOADING)
 		return false;
-	s->failed = true;
 	run_load_failed(s->run, s, m.text);
 	return true;
 }
@@ -86,44 +104,47 @@ static bool worker_set_on_started(struct worker_set *s, struct wire *w)
 {
 	struct wire_started m;
 
-	if (!wire_started_get(w, &m) || !s->loaded || s->started)
+	if (!wire_started_get(w, &m))
 		return false;
+	if (worker_set_state(s) != WORKER_STARTING)
+		return worker_set_state(s) == WORKER_QUITTING; /* it was told to leave meanwhile */
 	if (!m.ok) {
 		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
 		run_end(s->run, 1, LEASE_ERROR);
 		return true;
 	}
-	s->started = s->on_start_ran = true;
 	run_started(s->run, s);
 	return true;
 }
 
-/* An election that is not here any more has moved to another worker, and what this one says about it is late. */
-static bool worker_set_on_candidate_message(struct worker_set *s, enum wire_type type, struct wire *w)
+/* What an election's hooks say, tell or answer. An election that is not here any more has gone over to another worker,
+ * and what this one says about it is late. */
+static bool worker_set_on_slot(struct worker_set *s, enum wire_type type, struct wire *w)
 {
 	uint32_t slot = wire_slot(w);
-	struct candidate *p = worker_set_candidate(s, slot);
 
-	if (!s->loaded || slot >= s->settings_count)
+	if (worker_set_state(s) < WORKER_LOADED || !s->slot || slot >= worker_set_version(s)->count)
 		return false;
-	return !p || term_supervision_message(&p->term, type, w);
-}
-
-/* What the script tells of itself, or answers to a request. */
-static bool worker_set_on_told(struct worker_set *s, struct wire *w, bool (*take)(struct candidate *p, struct wire *w))
-{
-	uint32_t slot = wire_slot(w);
 	struct candidate *p = worker_set_candidate(s, slot);
-
-	if (!s->loaded || slot >= s->settings_count)
-		return false;
-	return !p || take(p, w);
+	if (!p)
+		return true;
+	switch ((int)type) {
+	case WIRE_METRIC:
+		return candidate_metric(p, w);
+	case WIRE_JOB:
+		return candidate_job(p, w);
+	case WIRE_REPLY:
+		return candidate_replied(p, w);
+	}
+	return term_supervision_message(&p->term, type, w);
 }
 
 static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct worker_set *s = arg;
 
+	if (worker_set_state(s) == WORKER_DYING)
+		return true;
 	switch ((int)type) {
 	case WIRE_ELECTION:
 		return worker_set_on_election(s, w);
@@ -133,21 +154,18 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 		return worker_set_on_load_failed(s, w);
 	case WIRE_STARTED:
 		return worker_set_on_started(s, w);
+	case WIRE_EXIT:
+		return worker_set_on_exit(s, w);
 	case WIRE_ANSWER:
 	case WIRE_DRAINED:
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
 	case WIRE_NEXT_STOPPED:
-		return worker_set_on_candidate_message(s, type, w);
 	case WIRE_METRIC:
-		return worker_set_on_told(s, w, candidate_metric);
 	case WIRE_JOB:
-		return worker_set_on_told(s, w, candidate_job);
 	case WIRE_REPLY:
-		return worker_set_on_told(s, w, candidate_replied);
-	case WIRE_EXIT:
-		return worker_set_on_exit(s, w);
+		return worker_set_on_slot(s, type, w);
 	}
 	return false; /* it is for workers */
 }
@@ -164,16 +182,17 @@ static void describe_end(int status, char *text, size_t size)
 		snprintf(text, size, "exit status %d", WEXITSTATUS(status));
 }
 
+/* The guard may have killed it because a lease is over. */
 static void worker_set_on_ended(void *arg, int status)
 {
 	struct worker_set *s = arg;
+	struct run *r = s->run;
 
 	(void)status;
-	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (worker_set_has(s, s->run->candidates[i]))
-			elector_look(s->run->candidates[i]
-			                     ->elector); /* the guard may have killed it because a lease is over */
-	s->ended = true;
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (worker_set_serves(s, i))
+			elector_look(r->candidates[i]->elector);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = s->number });
 }
 
 static void worker_set_on_gone(void *arg, bool reaped, int status)
@@ -182,22 +201,22 @@ static void worker_set_on_gone(void *arg, bool reaped, int status)
 	struct run *r = s->run;
 	char how[100];
 
-	bool had_started = s->started;
-	s->loaded = s->started = false; /* before anybody is told: no message can be sent */
 	describe_end(status, how, sizeof how);
-	if (!s->leaving && !s->failed && !r->killing)
+	if (!s->expected && !r->life.killing)
 		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
 		          reaped ? "" : "; something it started could not be killed");
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (worker_set_has(s, r->candidates[i]))
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = s->number }); /* no message can be sent */
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (worker_set_serves(s, i))
 			candidate_worker_dead(r->candidates[i], reaped);
 	supervisor_free(s->supervisor);
 	s->supervisor = NULL;
 	worker_set_forget_settings(s);
-	s->told = true;
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);
-	run_worker_set_gone(r, s, had_started);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_GONE,
+	                                  .set = s->number,
+	                                  .worked = elapsed_standby(s->spawned_at, clock_now()) > WORKED });
 }
 
 static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, uint32_t next, int killed, bool clean)
@@ -217,32 +236,23 @@ static const struct supervisor_callbacks worker_set_callbacks = { .message = wor
 	                                                          .gone = worker_set_on_gone,
 	                                                          .swept = worker_set_on_swept };
 
-static void worker_set_on_restart(struct ev_loop *loop, ev_timer *w, int revents)
+static void worker_set_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct worker_set *s = w->data;
-	struct err err;
 
 	(void)loop;
 	(void)revents;
-	if (s->supervisor || s->leaving || s->run->killing)
-		return;
-	if (worker_set_spawn(s, NULL, &err) < 0) {
-		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
-		ev_timer_set(&s->restart, (double)term_back_off(++s->failures) / NSEC_PER_SEC, 0.);
-		ev_timer_start(s->run->program.loop, &s->restart);
-	}
+	run_tell(s->run, &(struct life_event){ .kind = LIFE_EV_TIMER, .set = s->number });
 }
 
-struct worker_set *worker_set_new(struct run *r, uint32_t isolated)
+struct worker_set *worker_set_new(struct run *r, uint32_t number)
 {
 	struct worker_set *s = mem_zero(sizeof *s);
 
 	s->run = r;
-	s->isolated = isolated;
-	ev_timer_init(&s->restart, worker_set_on_restart, 0., 0.);
-	s->restart.data = s;
-	s->next = r->worker_sets;
-	r->worker_sets = s;
+	s->number = number;
+	ev_timer_init(&s->timer, worker_set_on_timer, 0., 0.);
+	s->timer.data = s;
 	return s;
 }
 
@@ -265,11 +275,13 @@ static char **worker_arguments(struct run *r)
  * candidates, and no term for which it counts. */
 static nsec worker_set_kill_allowance(const struct worker_set *s)
 {
+	const struct run *r = s->run;
 	nsec least = NSEC_NEVER;
 
-	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (worker_set_has(s, s->run->candidates[i]) && s->run->candidates[i]->allowance < least)
-			least = s->run->candidates[i]->allowance;
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if ((worker_set_serves(s, i) || life_has(&r->life, s->number, i)) &&
+		    r->candidates[i]->allowance < least)
+			least = r->candidates[i]->allowance;
 	return least == NSEC_NEVER ? NSEC_PER_SEC : least;
 }
 
@@ -295,11 +307,23 @@ int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct
 		.fork = fork,
 	};
 
-	s->failed = s->ended = false;
+	s->expected = false;
 	s->spawned_at = clock_now();
 	s->supervisor = supervisor_spawn(r->program.reaper, &spec, &worker_set_callbacks, s, err);
 	free(argv);
 	return s->supervisor ? 0 : -1;
+}
+
+void worker_set_time(struct worker_set *s, nsec after)
+{
+	struct ev_loop *loop = s->run->program.loop;
+
+	ev_timer_stop(loop, &s->timer);
+	if (after == NSEC_NEVER)
+		return;
+	ev_now_update(loop);
+	ev_timer_set(&s->timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(loop, &s->timer);
 }
 
 /* Sends the elections in list, and empties it. */
@@ -320,12 +344,13 @@ void worker_set_go(struct worker_set *s, bool first)
 	struct run *r = s->run;
 	struct buf list = { 0 };
 
-	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (!worker_set_has(s, r->candidates[i]))
-			continue;
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
+		const struct candidate *p = r->candidates[i];
 		struct elector_status st;
-		elector_status(r->candidates[i]->elector, &st);
-		wire_kept_put(&list, &(struct wire_kept){ .index = r->candidates[i]->index,
+		if (!life_has(&r->life, s->number, i))
+			continue;
+		elector_status(p->elector, &st);
+		wire_kept_put(&list, &(struct wire_kept){ .index = s->slot[p->election[s->number & 1]],
 		                                          .lock = st.lock,
 		                                          .identity = st.identity });
 		if (list.len > WIRE_MAX / 2)
@@ -335,23 +360,11 @@ void worker_set_go(struct worker_set *s, bool first)
 	buf_fini(&list);
 }
 
-void worker_set_restart_now(struct worker_set *s)
-{
-	if (!ev_is_active(&s->restart))
-		return;
-	ev_timer_stop(s->run->program.loop, &s->restart);
-	ev_timer_set(&s->restart, 0., 0.);
-	ev_timer_start(s->run->program.loop, &s->restart);
-}
-
 void worker_set_quit(struct worker_set *s)
 {
 	struct buf m = { 0 };
 
-	if (s->leaving)
-		return;
-	s->leaving = true;
-	ev_timer_stop(s->run->program.loop, &s->restart);
+	s->expected = true;
 	if (!s->supervisor)
 		return;
 	wire_quit_put(&m, &(struct wire_quit){});
@@ -359,14 +372,19 @@ void worker_set_quit(struct worker_set *s)
 	buf_fini(&m);
 }
 
+void worker_set_kill(struct worker_set *s)
+{
+	s->expected = true;
+	if (s->supervisor)
+		supervisor_kill(s->supervisor);
+}
+
 void worker_set_free(struct worker_set *s)
 {
-	struct worker_set **at = &s->run->worker_sets;
-
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	ev_timer_stop(s->run->program.loop, &s->restart);
+	if (!s)
+		return;
+	ev_timer_stop(s->run->program.loop, &s->timer);
 	worker_set_forget_settings(s);
+	free(s->slot);
 	free(s);
 }
