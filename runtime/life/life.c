@@ -517,9 +517,9 @@ static bool next_of_mover(const struct life *l, struct life_candidate *c, struct
 		c->served = c->stirred = false;
 		return act(a, LIFE_DO_MOVE);
 	}
-	if (!ready || c->stirred || old != WORKER_READY || c->term != LIFE_BUSY || l->ending)
+	if (!ready || c->stirred >= c->term || old != WORKER_READY || c->term > LIFE_BUSY || l->ending)
 		return false;
-	c->stirred = true;
+	c->stirred = c->term;
 	return act(a, LIFE_DO_STIR);
 }
 
@@ -541,7 +541,7 @@ static bool next_of_candidate(struct life *l, uint32_t i, struct life_action *a)
 
 	a->candidate = i;
 	c->served = c->served && ready;
-	c->stirred = c->stirred && c->term != LIFE_IDLE;
+	c->stirred = c->stirred < c->term ? c->stirred : c->term;
 	c->fresh = c->fresh && any_leaves(l);
 	if (l->killing && !c->told_kill) {
 		c->told_kill = c->told_end = true;

@@ -51,6 +51,7 @@ enum life_worker {
  * life_next. */
 enum life_term {
 	LIFE_IDLE, /* nothing of a term, or of an on_next, runs */
+	LIFE_NEXT, /* an on_next does, and no term */
 	LIFE_BUSY,
 	LIFE_OWES,     /* a worker has died, and its replacement is to run on_stopped */
 	LIFE_FINISHED, /* it has ended for good */
@@ -71,10 +72,10 @@ struct life_candidate {
 	uint8_t side;      /* whose worker runs its hooks */
 	bool leaves;       /* its election is not in the version in force: it ends for good */
 	bool fresh;        /* its election was in no earlier version: it waits for those that leave */
-	bool paused;   /* by an operator */
-	bool served;   /* LIFE_DO_SERVE was there since its worker is ready, */
-	bool stirred;  /*     LIFE_DO_STIR since something of it runs, */
-	bool told_end, /*     LIFE_DO_END, */
+	bool paused;     /* by an operator */
+	uint8_t stirred; /* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next */
+	bool served;     /* LIFE_DO_SERVE was there since its worker is ready, */
+	bool told_end,   /*     LIFE_DO_END, */
 		told_kill; /*     LIFE_DO_KILL_TERM */
 };
 

@@ -93,7 +93,7 @@ struct cand {
 	uint8_t ident;
 	uint8_t elector; /* enum elector_state */
 	uint8_t next_term, for_good;
-	uint8_t comes_next;
+	uint8_t comes_next, next_timer;
 	struct term_hooks hooks;
 	struct next_hooks next;
 };
@@ -385,6 +385,10 @@ static void tell_next(struct world *w, uint32_t c, struct next_event e)
 	e.moves = life_moves(&w->life, c);
 	struct next_actions a = next_hooks_step(&p->next, &e);
 	struct proc *q = world_proc(w, c);
+	if (a.set & NEXT_DO_TIMER_OFF)
+		p->next_timer = 0;
+	if (a.set & NEXT_DO_TIMER)
+		p->next_timer = 1;
 	if (a.set & NEXT_DO_BEGIN) {
 		q = proc_told(w, c, "a worker is told that an election comes next which its version has not");
 		must(w, q->next[p->ident] == NEXT_TASK_NONE, "two on_next of an election run in a worker");
@@ -467,7 +471,9 @@ static uint8_t life_term_of(const struct cand *p)
 
 	if (idle)
 		return p->hooks.finished ? LIFE_FINISHED : LIFE_IDLE;
-	return p->hooks.state == TERM_OWED ? LIFE_OWES : LIFE_BUSY;
+	if (p->hooks.state == TERM_OWED)
+		return LIFE_OWES;
+	return p->hooks.state == TERM_NONE ? LIFE_NEXT : LIFE_BUSY;
 }
 
 static void do_spawn(struct world *w, uint32_t set)
@@ -773,6 +779,9 @@ static void check_cand(struct world *w, uint32_t c)
 	must(w, l->candidate[c].leaves == !script_has(&scripts[w->version[l->side]], p->ident),
 	     "those leave whose election is not in the version in force");
 	must(w, s != TERM_OWED || w->debt[p->ident], "an on_stopped is owed of a term that never began");
+	must(w, (p->next.state != NEXT_TAKING && p->next.state != NEXT_ENDING) || p->next_timer || !q->exists || q->killed ||
+	             q->ended,
+	     "on_next is waited for, and no timer runs");
 	if (life_bar(l, c) == LIFE_MAY_CAMPAIGN)
 		must(w, q->exists && q->phase == PROC_READY && (q->told & 1 << p->ident),
 		     "it may campaign, and its worker does not know it");
@@ -930,7 +939,7 @@ static void may_cand(struct world *w, uint32_t c, struct happenings *out)
 		may(out, HAPPENS_SWEPT_UNCLEAN, c);
 	if (p->next.state == NEXT_SWEEPING && !q->ended)
 		may(out, HAPPENS_NEXT_SWEPT, c);
-	if (p->next.state == NEXT_TAKING || p->next.state == NEXT_ENDING)
+	if (p->next_timer)
 		may(out, HAPPENS_NEXT_TIMER, c);
 }
 
@@ -1145,6 +1154,7 @@ static void of_cand(struct world *w, struct happened h)
 		cand_tell(w, c, (struct term_event){ .kind = TERM_EV_TIMER });
 		return;
 	case HAPPENS_NEXT_TIMER:
+		w->cand[c].next_timer = 0;
 		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_TIMER });
 		return;
 	case HAPPENS_SWEPT:
@@ -1283,6 +1293,7 @@ static void pack_cand(struct packed *p, struct world *w, uint32_t c)
 	PACK(p, q->next_term);
 	PACK(p, q->for_good);
 	PACK(p, q->comes_next);
+	PACK(p, q->next_timer);
 	PACK(p, q->hooks.state);
 	PACK(p, q->hooks.has_on_stopping);
 	PACK(p, q->hooks.has_on_stopped);

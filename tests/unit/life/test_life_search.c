@@ -177,7 +177,7 @@ static bool rests(struct search *s, uint32_t state)
 		printf("# -- now nothing disturbs any more\n");
 		load(s, state, &w);
 		tracing = true;
-		for (int i = 0; i < steps + (w.broken != NULL) && i < 40; i++) {
+		for (int i = 0; i < steps + (w.broken != NULL) && i < 25; i++) {
 			happened_print(&w, way[i]);
 			world_happens(&w, way[i]);
 		}
@@ -249,6 +249,27 @@ int main(int argc, char **argv)
 {
 	uint32_t limit = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 30000;
 
-	search("one election", &(struct scene){ .script = { 3 }, .script_count = 1, .with_ends = true }, limit);
+	const char *only = argc > 2 ? argv[2] : NULL;
+	static const struct {
+		const char *what;
+		struct scene scene;
+	} all[] = {
+		{ "one election", { .script = { 3 }, .script_count = 1, .with_ends = true } },
+		{ "one election with on_stopping", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_hooks = true } },
+		{ "one election with on_next", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_next = true } },
+		{ "one election with orders", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_orders = true } },
+		{ "one becomes another", { .script = { 3, 9 }, .script_count = 2 } },
+		{ "two elections", { .script = { 0, 1 }, .script_count = 2 } },
+		{ "another lock", { .script = { 0, 2 }, .script_count = 2, .with_orders = true } },
+		{ "a new name for a lock", { .script = { 0, 5 }, .script_count = 2 } },
+		{ "fewer and more", { .script = { 3, 0, 4 }, .script_count = 3 } },
+		{ "isolated", { .script = { 0, 6, 7 }, .script_count = 3 } },
+		{ "without hooks", { .script = { 0, 8 }, .script_count = 2 } },
+		{ "all", { .script = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, .script_count = 10, .with_next = true, .with_hooks = true, .with_orders = true, .with_ends = true } },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!only || strcmp(only, all[i].what) == 0)
+			search(all[i].what, &all[i].scene, limit);
 	return tap_done();
 }
