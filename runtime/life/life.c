@@ -506,11 +506,14 @@ static bool act(struct life_action *a, enum life_do what)
 	return true;
 }
 
-/* Of one whose election goes on in the version in force, by another worker. */
+/* Of one whose election goes on in the version in force, by another worker. It waits for that one, but for no worker
+ * that dies before it is ready while a later version is asked for: that is loaded when nothing of the old one is left.
+ */
 static bool next_of_mover(const struct life *l, struct life_candidate *c, struct life_action *a)
 {
 	uint8_t old = l->set[set_number(c->group[c->side], c->side)].worker;
-	bool ready = l->set[set_number(c->group[l->side], l->side)].worker == WORKER_READY;
+	uint8_t new = l->set[set_number(c->group[l->side], l->side)].worker;
+	bool ready = new == WORKER_READY || (new == WORKER_WAITING && l->reload_due);
 
 	if ((ready && c->term == LIFE_IDLE) || (old != WORKER_READY && old != WORKER_DYING)) {
 		c->side = l->side;

@@ -26,7 +26,8 @@ static const struct ident {
 static const struct script {
 	const char *text;
 	uint8_t count, ident[ELECTIONS_MAX], isolated[ELECTIONS_MAX];
-	bool no_hooks; /* neither on_stopping nor on_stopped */
+	bool no_hooks;     /* neither on_stopping nor on_stopped */
+	bool never_starts; /* its workers load, and then hang or die */
 } scripts[] = {
 	{ .text = "a, b", .count = 2, .ident = { 0, 1 } },
 	{ .text = "b, a", .count = 2, .ident = { 1, 0 } },
@@ -38,6 +39,8 @@ static const struct script {
 	{ .text = "b, both isolated, a", .count = 2, .ident = { 1, 0 }, .isolated = { 1, 1 } },
 	{ .text = "a without hooks, b", .count = 2, .ident = { 0, 1 }, .no_hooks = true },
 	{ .text = "c", .count = 1, .ident = { 3 } },
+	{ .text = "a, never starting", .count = 1, .ident = { 0 }, .never_starts = true },
+	{ .text = "b, a, never starting", .count = 2, .ident = { 1, 0 }, .never_starts = true },
 };
 enum { SCRIPTS = sizeof scripts / sizeof *scripts };
 
@@ -830,7 +833,7 @@ static void may_order(const struct world *w, struct happenings *out)
 {
 	const struct life *l = &w->life;
 
-	for (uint32_t i = 0; i < scene.script_count && l->in_force; i++)
+	for (uint32_t i = 0; i < scene.script_count; i++)
 		may(out, HAPPENS_RELOAD, scene.script[i]);
 	if (scene.with_ends && !l->ending)
 		may(out, HAPPENS_END, 0);
@@ -865,7 +868,7 @@ static void may_worker(const struct world *w, uint32_t s, struct happenings *out
 		may(out, HAPPENS_LOADED, s);
 		may(out, HAPPENS_LOADED_BAD, s);
 		may(out, HAPPENS_LOAD_FAILED, s);
-	} else if (p->phase == PROC_STARTING) {
+	} else if (p->phase == PROC_STARTING && !scripts[p->version].never_starts) {
 		may(out, HAPPENS_STARTED, s);
 	}
 	for (uint32_t i = 0; i < IDENTS; i++) {
@@ -1356,10 +1359,28 @@ static void world_load(struct world *w, struct packed *p)
 
 /* ---- when the disturbances end ---- */
 
+/* Whether this worker does not answer until its timer is over: not for ever in the version in force. */
+static bool hangs(const struct world *w, uint32_t set, bool slow)
+{
+	const struct proc *p = &w->proc[set];
+
+	if (p->phase == PROC_STARTING)
+		return scripts[p->version].never_starts;
+	return slow && !(w->life.in_force && w->life.side == set % 2);
+}
+
 /* What happens next if nobody disturbs any more: the first that may, of these. slow: workers do not answer what has a
  * time, if that can be over without an end. false: nothing. */
 static bool world_calm(struct world *w, bool slow, struct happened *next)
 {
+	bool mends = w->life.in_force && scripts[w->version[w->life.side]].never_starts;
+
+	/* Somebody mends the script, which loads in time. */
+	slow = slow && !mends;
+	if (!w->life.ending && !w->waiting && mends) {
+		*next = (struct happened){ HAPPENS_RELOAD, scene.script[0] };
+		return true;
+	}
 	static const uint8_t ways[2][26] = {
 		{ HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED,
 		  HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES, HAPPENS_RELEASED,
@@ -1382,8 +1403,7 @@ static bool world_calm(struct world *w, bool slow, struct happened *next)
 			if (e.what == HAPPENS_DIES && !p->killed && !(p->quit && !slow))
 				continue;
 			/* and answers in time in the version in force; or else nobody would ever lead. */
-			if (e.what == HAPPENS_TIMER && w->timer[e.arg] == LIFE_TIMER_START && (!slow || p->phase == PROC_STARTING ||
-			                                                              (w->life.in_force && w->life.side == e.arg % 2)))
+			if (e.what == HAPPENS_TIMER && w->timer[e.arg] == LIFE_TIMER_START && !hangs(w, e.arg, slow))
 				continue;
 			if (e.what == HAPPENS_TIMER && w->timer[e.arg] == LIFE_TIMER_QUIT && !slow)
 				continue;

@@ -265,6 +265,8 @@ int main(int argc, char **argv)
 		{ "fewer and more", { .script = { 3, 0, 4 }, .script_count = 3 } },
 		{ "isolated", { .script = { 0, 6, 7 }, .script_count = 3 } },
 		{ "without hooks", { .script = { 0, 8 }, .script_count = 2 } },
+		{ "one that never starts", { .script = { 3, 10 }, .script_count = 2 } },
+		{ "two that never start", { .script = { 0, 11 }, .script_count = 2 } },
 		{ "all", { .script = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, .script_count = 10, .with_next = true, .with_hooks = true, .with_orders = true, .with_ends = true } },
 	};
 
