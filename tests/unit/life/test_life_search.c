@@ -13,7 +13,7 @@ struct search {
 	uint64_t *at; /* where the bytes of a state begin; one more than there are states */
 	uint32_t *parent;
 	struct happened *how;
-	uint8_t *calm; /* of each: bit 1 << slow: it is known to come to rest */
+	uint8_t (*calm)[2]; /* of each, by slow: 0, or it is known to come to rest, after one back-off less */
 	uint32_t count, cap;
 	uint32_t *table; /* number + 1, by hash */
 	uint64_t table_len;
@@ -52,7 +52,7 @@ static void grow(struct search *s)
 		s->at = resized(s->at, sizeof *s->at * (s->cap + 1));
 		s->parent = resized(s->parent, sizeof *s->parent * s->cap);
 		s->how = resized(s->how, sizeof *s->how * s->cap);
-		s->calm = resized(s->calm, s->cap);
+		s->calm = resized(s->calm, sizeof *s->calm * s->cap);
 		free(s->table);
 		s->table_len = 2 * (uint64_t)s->cap;
 		s->table = calloc(s->table_len, sizeof *s->table);
@@ -84,7 +84,7 @@ static uint32_t find(struct search *s, const struct packed *p, bool add, uint32_
 	s->at[s->count + 1] = s->bytes_len;
 	s->parent[s->count] = parent;
 	s->how[s->count] = how;
-	s->calm[s->count] = 0;
+	s->calm[s->count][0] = s->calm[s->count][1] = 0;
 	table_place(s, s->count);
 	return s->count++;
 }
@@ -129,26 +129,33 @@ static void print_failure(const struct search *s, uint32_t state, struct happene
 
 enum { CALM_STEPS = 300 };
 
+/* More than one back-off for each worker of the version in force, and one for each that ends, is none that is documented. */
+enum { BACK_OFFS = 4 };
+
+static bool is_back_off(const struct world *w, struct happened h)
+{
+	return h.what == HAPPENS_TIMER && w->timer[h.arg] == LIFE_TIMER_BACK_OFF;
+}
+
 static const char *come_to_rest(struct search *s, uint32_t from, bool slow, struct happened *way, int *steps)
 {
-	uint32_t seen[CALM_STEPS];
+	uint32_t seen[CALM_STEPS], at = from;
+	uint8_t before[CALM_STEPS], back_offs = 0;
 	struct packed p;
 	struct world w;
 	int n = 0;
-	uint32_t at = from;
 
 	load(s, from, &w);
 	for (*steps = 0; *steps < CALM_STEPS; ++*steps) {
-		if (at != UINT32_MAX && s->calm[at] & 1 << slow)
+		if (at != UINT32_MAX && s->calm[at][slow])
 			break;
-		if (at != UINT32_MAX)
+		if (at != UINT32_MAX) {
+			before[n] = back_offs;
 			seen[n++] = at;
-		if (!world_calm(&w, slow, &way[*steps])) {
-			const char *lacks = world_lacks(&w);
-			if (lacks)
-				return lacks;
-			break;
 		}
+		if (!world_calm(&w, slow, &way[*steps]))
+			break;
+		back_offs += is_back_off(&w, way[*steps]);
 		world_happens(&w, way[*steps]);
 		if (w.broken)
 			return w.broken;
@@ -157,9 +164,13 @@ static const char *come_to_rest(struct search *s, uint32_t from, bool slow, stru
 	}
 	if (*steps == CALM_STEPS)
 		return "it never comes to rest";
-	while (n > 0)
-		s->calm[seen[--n]] |= (uint8_t)(1 << slow);
-	return NULL;
+	bool known = at != UINT32_MAX && s->calm[at][slow];
+	if (!known && world_lacks(&w))
+		return world_lacks(&w);
+	uint8_t all = (uint8_t)(back_offs + (known ? s->calm[at][slow] - 1 : 0));
+	while (n-- > 0)
+		s->calm[seen[n]][slow] = (uint8_t)(1 + all - before[n]);
+	return all > BACK_OFFS ? "it comes to rest after more back-offs than there are workers" : NULL;
 }
 
 static bool rests(struct search *s, uint32_t state)
