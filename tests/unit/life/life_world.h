@@ -1060,7 +1060,7 @@ static void elector_leads(struct world *w, uint32_t c)
 {
 	w->cand[c].elector = ELECTOR_LEADING;
 	w->cand[c].comes_next = 0;
-	cand_tell(w, c, (struct term_event){ .kind = TERM_EV_LEAD, .term = 1 });
+	cand_tell(w, c, (struct term_event){ .kind = TERM_EV_LEAD, .term = w->cand[c].hooks.term + 1 });
 }
 
 static void elector_follows(struct world *w, uint32_t c)
@@ -1212,6 +1212,25 @@ static void world_begin(struct world *w, uint8_t script)
 	world_check(w);
 }
 
+static void world_print(const struct world *w)
+{
+	const struct life *l = &w->life;
+
+	printf("# side %u%s, phase %u%s%s%s%s%s; versions %u and %u, file %u%s\n", l->side, l->in_force ? "" : " (none in force)",
+	       l->phase, l->other ? ", other" : "", l->asked ? ", asked" : "", l->reload_due ? ", reload due" : "",
+	       l->ending ? ", ending" : "", l->killing ? ", killing" : "", w->version[0], w->version[1], w->file,
+	       w->waiting ? ", waiting" : "");
+	for (uint32_t s = 0; s < SETS_MAX; s++)
+		if (w->set[s].worker != WORKER_NONE)
+			printf("# set %u: worker %u timer %u%s%s%s\n", s, w->set[s].worker, w->timer[s],
+			       w->proc[s].killed ? " killed" : "", w->proc[s].ended ? " ended" : "", w->proc[s].quit ? " quit" : "");
+	for (uint32_t c = 0; c < w->cand_count; c++)
+		printf("# %s: side %u%s%s%s elector %u term %u%s next %u\n", idents[w->cand[c].ident].text,
+		       l->candidate[c].side, l->candidate[c].leaves ? " leaves" : "", l->candidate[c].fresh ? " fresh" : "",
+		       l->candidate[c].paused ? " paused" : "", w->cand[c].elector, w->cand[c].hooks.state,
+		       w->cand[c].hooks.let_go ? " let go" : "", w->cand[c].next.state);
+}
+
 /* ---- a state in few bytes: numbers and instants on which nothing depends are left out ---- */
 
 struct packed {
@@ -1359,28 +1378,50 @@ static void world_load(struct world *w, struct packed *p)
 
 /* ---- when the disturbances end ---- */
 
-/* Whether this worker does not answer until its timer is over: not for ever in the version in force. */
-static bool hangs(const struct world *w, uint32_t set, bool slow)
+/* Whether nobody waits for this of a worker: one ends by itself only if it was told to, and one that answers at all does
+ * so in time, in the version in force; else nobody would ever lead. */
+static bool calm_leaves_out(const struct world *w, struct happened h, bool slow)
 {
-	const struct proc *p = &w->proc[set];
+	const struct proc *p = &w->proc[h.arg];
+	bool in_force = w->life.in_force && w->life.side == h.arg % 2;
 
-	if (p->phase == PROC_STARTING)
-		return scripts[p->version].never_starts;
-	return slow && !(w->life.in_force && w->life.side == set % 2);
+	if (h.what == HAPPENS_NEXT_TIMER)
+		return !slow;
+	if (h.what == HAPPENS_DIES)
+		return !p->killed && !(p->quit && !slow);
+	if (h.what != HAPPENS_TIMER || w->timer[h.arg] == LIFE_TIMER_BACK_OFF)
+		return false;
+	if (w->timer[h.arg] == LIFE_TIMER_QUIT)
+		return !slow;
+	return !slow || in_force || p->phase == PROC_STARTING;
 }
 
-/* What happens next if nobody disturbs any more: the first that may, of these. slow: workers do not answer what has a
- * time, if that can be over without an end. false: nothing. */
-static bool world_calm(struct world *w, bool slow, struct happened *next)
+static bool never_starts(const struct world *w, uint8_t side)
 {
-	bool mends = w->life.in_force && scripts[w->version[w->life.side]].never_starts;
+	return w->version[side] != NO_VERSION && scripts[w->version[side]].never_starts;
+}
 
-	/* Somebody mends the script, which loads in time. */
-	slow = slow && !mends;
-	if (!w->life.ending && !w->waiting && mends) {
-		*next = (struct happened){ HAPPENS_RELOAD, scene.script[0] };
+/* Of workers that never start: what is owed to them is not waited for, and they do not hold up others. */
+static bool calm_of_hopeless(const struct world *w, const struct happenings *h, enum happening what,
+                             struct happened *next)
+{
+	for (int i = 0; i < h->count; i++) {
+		struct happened e = h->list[i];
+		if (e.what != what)
+			continue;
+		if (what == HAPPENS_TIMER && !never_starts(w, e.arg % 2))
+			continue;
+		if (what == HAPPENS_TERM_TIMER && (w->cand[e.arg].hooks.state != TERM_OWED ||
+		                                   !never_starts(w, w->life.candidate[e.arg].side)))
+			continue;
+		*next = e;
 		return true;
 	}
+	return false;
+}
+
+static bool calm_first(const struct world *w, const struct happenings *h, bool slow, struct happened *next)
+{
 	static const uint8_t ways[2][26] = {
 		{ HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED,
 		  HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES, HAPPENS_RELEASED,
@@ -1390,29 +1431,33 @@ static bool world_calm(struct world *w, bool slow, struct happened *next)
 		  HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED, HAPPENS_SWEPT, HAPPENS_NEXT_SWEPT,
 		  HAPPENS_NEXT_ENDED, HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_LEAD, HAPPENINGS },
 	};
-	struct happenings h;
 
-	world_may(w, &h);
 	for (const uint8_t *way = ways[slow]; *way < HAPPENINGS; way++)
-		for (int i = 0; i < h.count; i++) {
-			struct happened e = h.list[i];
-			if (e.what != *way)
-				continue;
-			const struct proc *p = e.what >= HAPPENS_NOT_SPAWNED && e.what <= HAPPENS_TIMER ? &w->proc[e.arg] : NULL;
-			/* A worker ends by itself only if it was told to, */
-			if (e.what == HAPPENS_DIES && !p->killed && !(p->quit && !slow))
-				continue;
-			/* and answers in time in the version in force; or else nobody would ever lead. */
-			if (e.what == HAPPENS_TIMER && w->timer[e.arg] == LIFE_TIMER_START && !hangs(w, e.arg, slow))
-				continue;
-			if (e.what == HAPPENS_TIMER && w->timer[e.arg] == LIFE_TIMER_QUIT && !slow)
-				continue;
-			if (e.what == HAPPENS_NEXT_TIMER && !slow)
+		for (int i = 0; i < h->count; i++) {
+			struct happened e = h->list[i];
+			bool later = e.what == HAPPENS_TIMER && w->timer[e.arg] != LIFE_TIMER_QUIT && never_starts(w, e.arg % 2);
+			if (e.what != *way || later || calm_leaves_out(w, e, slow))
 				continue;
 			*next = e;
 			return true;
 		}
 	return false;
+}
+
+/* What happens next if nobody disturbs any more. slow: workers do not answer what has a time, if that can be over without
+ * an end. A script that never starts is mended, and loads in time then. false: nothing. */
+static bool world_calm(struct world *w, bool slow, struct happened *next)
+{
+	bool mends = w->life.in_force && never_starts(w, w->life.side);
+	struct happenings h;
+
+	if (!w->life.ending && !w->waiting && mends) {
+		*next = (struct happened){ HAPPENS_RELOAD, scene.script[0] };
+		return true;
+	}
+	world_may(w, &h);
+	return calm_of_hopeless(w, &h, HAPPENS_TERM_TIMER, next) || calm_first(w, &h, slow && !mends, next) ||
+	       calm_of_hopeless(w, &h, HAPPENS_TIMER, next);
 }
 
 static const char *world_lacks(const struct world *w)

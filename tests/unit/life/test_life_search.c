@@ -187,6 +187,7 @@ static bool rests(struct search *s, uint32_t state)
 		print_way(s, state);
 		printf("# -- now nothing disturbs any more\n");
 		load(s, state, &w);
+		world_print(&w);
 		tracing = true;
 		for (int i = 0; i < steps + (w.broken != NULL) && i < 25; i++) {
 			happened_print(&w, way[i]);
