@@ -34,13 +34,16 @@ def told_to_leave() -> None:
     """The worker is killed, and SIGTERM comes while its replacement is loading."""
     directory = scratch()
     script = directory + "/s.lua"
-    put(script, SCRIPT % "")
-    c = Candidate("--lock", directory + "/lock", script)
-    c.wait("print", "leading")
     put(
         script,
-        SCRIPT % f"io.open('{directory}/loading', 'w'):close() while not io.open('{directory}/go') do sleep(0.01) end",
+        SCRIPT
+        % f"""if io.open('{directory}/slow') then
+  io.open('{directory}/loading', 'w'):close() while not io.open('{directory}/go') do sleep(0.01) end
+end""",
     )
+    c = Candidate("--lock", directory + "/lock", script)
+    c.wait("print", "leading")
+    put(directory + "/slow", "")
     c.kill(signal.SIGKILL, c.worker())
     ok(
         wait_for(lambda: os.path.exists(directory + "/loading")),
@@ -76,15 +79,15 @@ def frozen_and_told() -> None:
 
 
 def cannot_be_loaded(ending: Any) -> None:
-    name = "broken script, and told to leave" if ending else "broken script"
+    name = "cannot be loaded, and told to leave" if ending else "cannot be loaded"
     directory = scratch()
-    script, lock = directory + "/s.lua", directory + "/lock"
-    put(script, SCRIPT % "")
+    script, lock, broken = (f"{directory}/{n}" for n in ("s.lua", "lock", "broken"))
+    put(script, SCRIPT % f"if io.open('{broken}') then error 'something that it needs is broken' end")
     c = Candidate("--lock", lock, "--shutdown-grace", "1s", script)
     c.wait("print", "leading")
     other = Candidate("--lock", lock, "-e", "print 'the other leads'")
     other.wait("new_leader")
-    put(script, "this is no Lua")
+    put(broken, "")
     c.kill(signal.SIGKILL, c.worker())
     if ending:
         c.kill(signal.SIGTERM)
@@ -93,7 +96,7 @@ def cannot_be_loaded(ending: Any) -> None:
         same(c.leave(), 0, f"{name}: and the program ends")
     else:
         ok(c.all("load_failed") and not c.said("stopped"), f"{name}: the log says why")
-        put(script, SCRIPT % "")
+        os.unlink(broken)
         ok(c.wait("print", "stopped"), f"{name}: repaired, it is loaded, and on_stopped runs though another leads")
         other.stop()
         ok(c.wait("print", "leading", count=2), f"{name}: then it takes part again")
