@@ -323,7 +323,9 @@ enum life_term candidate_life(const struct candidate *p)
 		return LIFE_FINISHED;
 	if (p->term.hooks.state == TERM_OWED)
 		return LIFE_OWES;
-	return term_supervision_idle(&p->term) ? LIFE_IDLE : LIFE_BUSY;
+	if (p->term.hooks.state != TERM_NONE)
+		return LIFE_BUSY;
+	return p->term.next.state == NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
 }
 
 void candidate_place(struct candidate *p)

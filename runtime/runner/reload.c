@@ -120,7 +120,9 @@ static int reload_examine(struct reload *l, struct err *err)
 {
 	struct run *r = l->r;
 
-	if (!r->fallback && !(r->fallback = options_default_lock(r->script, r->is_text, err)))
+	if (!r->fallback)
+		r->fallback = options_default_lock(r->script, r->is_text, err);
+	if (!r->fallback)
 		return -1;
 	for (uint32_t i = 0; i < l->version->count; i++)
 		l->elections[i] = (struct life_election){ .keeps = LIFE_NONE, .heir = LIFE_NONE };
