@@ -7,6 +7,7 @@
 #include "commands/ctl_electors.h"
 #include "commands/script_probe.h"
 #include "locks/lock.h"
+#include "process/kernel.h"
 #include "runner/run.h"
 #include "runner/run_control.h"
 #include "script/worker.h"
@@ -202,13 +203,15 @@ static int cron_lead(struct cron_call *c)
 
 	if (!options_set(&c->options, OPTION_LOCK))
 		return command_fail(COMMAND_CRON, EXIT_USAGE, "which lock? --lock URL, the same on every machine");
+	if (kernel_check(&err) < 0) /* before crontabs, which are then not what is wrong */
+		return command_fail(COMMAND_CRON, command_status_of(&err), "%s", err.text);
 	int status = cron_show(c, checks); /* what is wrong is said once, and not in a log */
 	if (status != EXIT_DONE)
 		return status;
 	status = run_script(&r, worker_main, &run_control_ops, &err);
 	if (status >= 0)
 		return status;
-	return command_fail(COMMAND_CRON, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);
+	return command_fail(COMMAND_CRON, command_status_of(&err), "%s", err.text);
 }
 
 static int cron_do(struct cron_call *c)

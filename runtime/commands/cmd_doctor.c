@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "client/lock_client.h"
 #include "client/store_check.h"
+#include "process/kernel.h"
 #include "service/service.h"
 
 #include <inttypes.h>
@@ -117,6 +118,19 @@ static bool examine_service(const struct options *o, store_found_fn *found, void
 	return f.verdict == STORE_GOOD;
 }
 
+/* Said only where this machine's kernel could not run a term: then no candidate starts here. */
+static bool examine_kernel(store_found_fn *found, void *arg)
+{
+	struct store_finding f = { .name = "kernel", .verdict = STORE_UNFIT };
+	struct err err;
+
+	if (kernel_check(&err) == 0)
+		return true;
+	snprintf(f.text, sizeof f.text, "%.899s", err.text);
+	found(arg, &f);
+	return false;
+}
+
 int cmd_doctor(int argc, char **argv)
 {
 	struct store_report report;
@@ -138,8 +152,9 @@ int cmd_doctor(int argc, char **argv)
 		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved",
 		                      report.signal);
 	} else {
+		bool runs = examine_kernel(json ? add_finding : print_finding, &findings);
 		bool served = examine_service(&o, json ? add_finding : print_finding, &findings);
-		status = report.fit && served ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+		status = report.fit && runs && served ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 		if (json)
 			print_json(&report, &findings);
 		else

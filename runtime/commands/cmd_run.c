@@ -32,5 +32,5 @@ int cmd_run(int argc, char **argv)
 	status = run_script(&r, worker_main, &run_control_ops, &err);
 	if (status >= 0)
 		return status;
-	return command_fail(COMMAND_RUN, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);
+	return command_fail(COMMAND_RUN, command_status_of(&err), "%s", err.text);
 }

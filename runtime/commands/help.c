@@ -174,7 +174,7 @@ static const struct command_help {
 		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
 		"--full examines all that a lock must do, in a minute or two: for who writes one (docs/write-a-lock.md).\n"
 		"--service looks besides whether that Service could be kept at the leader's address, and writes nothing.\n"
-		"Exit status: 0 fit, 1 unfit (or the Service is), 2 usage, 69 the store cannot be reached.",
+		"Exit status: 0 fit, 1 unfit (or the Service or the kernel is), 2 usage, 69 the store cannot be reached.",
 		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
 		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n"
 		"  lunarch doctor --full --lock 'lua:/srv/mystore.lua?host=127.0.0.1:8080#try'\n",

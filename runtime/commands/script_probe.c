@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "loop/reaper.h"
+#include "process/kernel.h"
 #include "process/supervisor.h"
 
 #include <ev.h>
@@ -139,7 +140,8 @@ static void probe_run(struct probe *l, const struct options *o, const char *sour
 {
 	struct err err;
 
-	if (reaper_adopt(l->reaper, &err) < 0 || probe_spawn(l, o, source, is_text, &err) < 0) {
+	if (kernel_check(&err) < 0 || reaper_adopt(l->reaper, &err) < 0 ||
+	    probe_spawn(l, o, source, is_text, &err) < 0) {
 		probe_fail(l, "%s", err.text);
 		return;
 	}

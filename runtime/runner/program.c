@@ -8,6 +8,7 @@
 #include "election/death_watch.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
+#include "process/kernel.h"
 #include "process/privileges.h"
 #include "runner/control_dir.h"
 #include "runner/sd_notify.h"
@@ -223,6 +224,8 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	if (options_set(o, OPTION_USER) && privileges_become(user, err) < 0)
 		return -1;
 	p->no_privileges = options_flag(o, OPTION_NO_NEW_PRIVS, false);
+	if (kernel_check(err) < 0)
+		return -1;
 	if (options_set(o, OPTION_IDENTITY))
 		log_program(options_text(o, OPTION_IDENTITY, NULL), NULL);
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);

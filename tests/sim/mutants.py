@@ -207,6 +207,7 @@ UNIT_TESTS = [
             "tests/unit/process/test_guard_orders.c",
         )
     ),
+    ["runtime/process/kernel.c", "runtime/base/err.c", "tests/unit/process/test_kernel.c"],
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
     [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it
