@@ -277,11 +277,15 @@ static int cron_check(const struct cron_call *c)
 int cmd_cron(int argc, char **argv)
 {
 	struct cron_call c = { 0 };
+
+	program_hold_signals(run_signals);
 	int status = command_begin(&c.options, COMMAND_CRON, argc, argv);
 
 	if (status >= 0)
 		return status;
 	cron_take_order(&c);
+	if (c.order != CRON_LEADS)
+		program_release_signals(run_signals);
 	status = cron_check(&c);
 	if (status == EXIT_DONE)
 		status = cron_do(&c);

@@ -1,6 +1,7 @@
 #include "commands/commands.h"
 
 #include "exec/exec.h"
+#include "runner/program.h"
 
 static int exec_check_arguments(const struct options *o, const char **lock)
 {
@@ -23,6 +24,8 @@ int cmd_exec(int argc, char **argv)
 	struct options o = { 0 };
 	struct err err;
 	const char *lock;
+
+	program_hold_signals(exec_signals);
 	int status = command_begin(&o, COMMAND_EXEC, argc, argv);
 
 	if (status < 0)

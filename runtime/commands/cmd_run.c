@@ -22,6 +22,8 @@ int cmd_run(int argc, char **argv)
 {
 	struct run r = { 0 };
 	struct err err;
+
+	program_hold_signals(run_signals);
 	int status = command_begin(&r.options, COMMAND_RUN, argc, argv);
 
 	if (status >= 0)

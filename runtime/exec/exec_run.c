@@ -131,14 +131,14 @@ static void exec_end_guard(struct exec *x)
 		ev_run(x->program.loop, EVRUN_ONCE);
 }
 
+const int exec_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
+
 static int exec_configure(struct exec *x, struct err *err)
 {
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
-
 	if (options_times(x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, err) < 0 ||
 	    options_next(x->options, &SCRIPT_NEXT_NONE, &x->next, err) < 0 ||
 	    (options_flag(x->options, OPTION_WARM, false) && exec_warm_init(&x->warm, x->times.lease, err) < 0) ||
-	    program_init(&x->program, x->options, signals, &program_ops, x, err) < 0)
+	    program_init(&x->program, x->options, exec_signals, &program_ops, x, err) < 0)
 		return -1;
 	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
 	exec_make_timers(x);

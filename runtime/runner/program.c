@@ -43,18 +43,39 @@ static void find_ignored(sigset_t *ignored)
 			sigaddset(ignored, i);
 }
 
+static void mask_signals(int how, const int *signals)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (; *signals; signals++)
+		sigaddset(&set, *signals);
+	pthread_sigmask(how, &set, NULL);
+}
+
+void program_hold_signals(const int *signals)
+{
+	mask_signals(SIG_BLOCK, signals);
+}
+
+void program_release_signals(const int *signals)
+{
+	mask_signals(SIG_UNBLOCK, signals);
+}
+
 static void watch_signals(struct program *p, const int *signals)
 {
 	find_ignored(&p->ignored);
 	signal(SIGPIPE, SIG_IGN);
-	for (; *signals && p->signal_count < PROGRAM_SIGNALS; signals++) {
-		if (sigismember(&p->ignored, *signals) == 1)
+	for (const int *s = signals; *s && p->signal_count < PROGRAM_SIGNALS; s++) {
+		if (sigismember(&p->ignored, *s) == 1)
 			continue;
 		ev_signal *w = &p->signals[p->signal_count++];
-		ev_signal_init(w, program_on_signal, *signals);
+		ev_signal_init(w, program_on_signal, *s);
 		w->data = p;
 		ev_signal_start(p->loop, w);
 	}
+	program_release_signals(signals);
 }
 
 /* A timer that never fires, but is cancelled when the wall clock jumps, as it does at every resume from suspend

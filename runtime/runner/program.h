@@ -53,8 +53,14 @@ struct program {
 	bool no_privileges; /* what is started has none (--no-new-privs) */
 };
 
-/* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. SIGPIPE is
- * ignored besides. */
+/* First of all in a command that goes on to program_init with the same signals (0-terminated): until that watches them
+ * they wait, instead of ending a program that has only begun. What is started begins with none blocked. */
+void program_hold_signals(const int *signals);
+/* For a command that does not go on to it after all. */
+void program_release_signals(const int *signals);
+
+/* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. None of them is
+ * blocked after that, also if the process was started so. SIGPIPE is ignored besides. */
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
                  void *arg, struct err *err);
 void program_fini(struct program *p);

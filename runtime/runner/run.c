@@ -387,11 +387,11 @@ static void run_free(struct run *r)
 	program_fini(&r->program);
 }
 
+const int run_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, 0 };
+
 int run_script(struct run *r, guard_worker *worker, const struct program_ops *ops, struct err *err)
 {
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, 0 };
-
-	if (program_init(&r->program, &r->options, signals, ops, r, err) < 0)
+	if (program_init(&r->program, &r->options, run_signals, ops, r, err) < 0)
 		return -1;
 	ev_timer_init(&r->soon, run_on_soon, 0., 0.);
 	ev_timer_init(&r->last, run_on_last, 0., 0.);

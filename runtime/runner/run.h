@@ -44,6 +44,9 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	ev_timer last;          /* after a kill: the program ends, whatever still runs */
 };
 
+/* Those that it watches, for program_hold_signals. */
+extern const int run_signals[];
+
 /* Runs it to its end. r: zeroed, but for options, script, is_text and crontabs, all borrowed. worker: what a worker
  * runs. ops: what is done about signals, orders and questions; their arg is r. The exit status (0 to 255); -1 with
  * *err: it could not begin. */
