@@ -52,6 +52,9 @@ const struct option_info option_table[OPTIONS] = {
 	                            LEADS, "on SIGTERM: time to stop before the kill; the lease is renewed" },
 	[OPTION_MAY_LEAD_TIMEOUT] = { "may-lead-timeout", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_MAY_LEAD_TIMEOUT",
 	                              "5s", RUN | CHECK, "may_lead may take so long; then it is asked again" },
+	[OPTION_START_TIMEOUT] = { "start-timeout", NULL, 0, OPTION_PATIENCE, "DUR", "LUNARCH_START_TIMEOUT", "30s",
+	                           RUN | CRON,
+	                           "loading, starting and answering may take so long; then the worker is killed" },
 	[OPTION_PRIORITY] = { "priority", NULL, 0, OPTION_NUMBER, "N", "LUNARCH_PRIORITY", "0", LEADS,
 	                      "of the standbys that could lead, the one with the largest comes next" },
 	[OPTION_PREEMPT] = { "preempt", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_PREEMPT", NULL, LEADS,
@@ -166,6 +169,7 @@ const char *const option_variables[] = {
 	"LUNARCH_KILL_ALLOWANCE",
 	"LUNARCH_SHUTDOWN_GRACE",
 	"LUNARCH_MAY_LEAD_TIMEOUT",
+	"LUNARCH_START_TIMEOUT",
 	"LUNARCH_DRIFT_ALLOWANCE",
 	"LUNARCH_PRIORITY",
 	"LUNARCH_PREEMPT",
@@ -319,6 +323,14 @@ static int parse_period(const char *text, int64_t *number, struct err *err)
 	return *number > 0 ? 0 : err_set(err, ERR_USAGE, "'%s' is not longer than 0", text);
 }
 
+static int parse_patience(const char *text, int64_t *number, struct err *err)
+{
+	if (duration_parse(text, number, err) < 0)
+		return -1;
+	bool good = *number >= 1000 && *number <= 3600 * 1000;
+	return good ? 0 : err_set(err, ERR_USAGE, "'%s' is not from 1s to 1h", text);
+}
+
 static int parse_waiting(const char *text, int64_t *number, struct err *err)
 {
 	char with_unit[40];
@@ -342,6 +354,8 @@ static int parse_value(enum option which, const char *text, int64_t *number, str
 		return parse_waiting(text, number, err);
 	case OPTION_PERIOD:
 		return parse_period(text, number, err);
+	case OPTION_PATIENCE:
+		return parse_patience(text, number, err);
 	case OPTION_CHOICE:
 		return parse_choice(text, option_table[which].value_name, number, err);
 	case OPTION_STATUS:

@@ -45,6 +45,7 @@ enum option {
 	OPTION_DRIFT_ALLOWANCE,
 	OPTION_SHUTDOWN_GRACE,
 	OPTION_MAY_LEAD_TIMEOUT,
+	OPTION_START_TIMEOUT,
 	OPTION_PRIORITY, /* these four: who comes next, and when it takes over; options_next joins them */
 	OPTION_PREEMPT,
 	OPTION_PREEMPT_AFTER,
@@ -106,6 +107,7 @@ enum option_type {
 	OPTION_DURATION, /* number in milliseconds */
 	OPTION_WAITING,  /* the same; without a unit it is in seconds, as in flock(1) */
 	OPTION_PERIOD,   /* the same, and longer than 0 */
+	OPTION_PATIENCE, /* the same, from 1 s to 1 h */
 	OPTION_CHOICE,   /* number is the position in value_name, "text|json" */
 	OPTION_STATUS,   /* 0 to 255 */
 	OPTION_NUMBER,   /* whole, from -OPTION_NUMBER_MAX to OPTION_NUMBER_MAX */

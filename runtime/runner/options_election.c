@@ -94,6 +94,11 @@ nsec options_may_lead_timeout(const struct options *o, const struct script_times
 	return (by_script ? script->may_lead_timeout_ms : o->value[OPTION_MAY_LEAD_TIMEOUT].number) * NSEC_PER_MS;
 }
 
+nsec options_start_timeout(const struct options *o)
+{
+	return o->value[OPTION_START_TIMEOUT].number * NSEC_PER_MS;
+}
+
 /* ---- who comes next ---- */
 
 /* One duration by precedence, in milliseconds; 0 where nobody says anything and there is no preset. -1 with *err. */

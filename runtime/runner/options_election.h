@@ -22,6 +22,9 @@ int options_times(const struct options *o, const struct script_times *script, st
 /* How long one answer of may_lead may take. */
 nsec options_may_lead_timeout(const struct options *o, const struct script_times *script);
 
+/* How long a worker may take to load and to start, and to answer when it is told to lead. */
+nsec options_start_timeout(const struct options *o);
+
 /* What a script says about who comes next. */
 struct script_next {
 	bool has_priority;

@@ -117,6 +117,9 @@ static void refusals(void)
 	refuses(COMMAND_RUN, "--ocne", "did you mean --once?");
 	refuses(COMMAND_RUN, "--xyzzy", "unknown option --xyzzy: `lunarch run --help`");
 	refuses(COMMAND_LEADER, "--once", "unknown option --once");
+	refuses(COMMAND_RUN, "--start-timeout 999ms", "--start-timeout: '999ms' is not from 1s to 1h");
+	refuses(COMMAND_CRON, "--start-timeout 3601s", "'3601s' is not from 1s to 1h");
+	refuses(COMMAND_EXEC, "--start-timeout 9s", "unknown option --start-timeout");
 	refuses(COMMAND_RUN, "--lock", "--lock needs a value: --lock URL");
 	refuses(COMMAND_RUN, "--lock --once", "--lock needs a value");
 	refuses(COMMAND_RUN, "--once=maybe", "--once: 'maybe' is neither yes nor no");
@@ -167,6 +170,10 @@ static void times(void)
 	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 15 * SEC && t.renew == 10 * SEC &&
 	           t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC && grace == 30 * SEC,
 	   "nobody says anything: 15, 10, 2, 3, 1, 1 and 30 seconds");
+	ok(options_start_timeout(&o) == 30 * SEC, "a worker may take 30 s to start and to answer,");
+	parse(COMMAND_RUN, "--start-timeout 1h x.lua");
+	ok(options_start_timeout(&o) == 3600 * SEC, "or what an option says, up to an hour");
+	parse(COMMAND_RUN, "x.lua");
 	script.lease_ms = 30000;
 	script.shutdown_grace_ms = 5000;
 	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 30 * SEC && t.renew == 20 * SEC &&
