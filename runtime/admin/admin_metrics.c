@@ -94,6 +94,11 @@ static void add_term_seconds(struct buf *out, const struct metric *m, const stru
 	add_seconds(out, m, e, e->status->since_began < 0 ? 0 : e->status->since_began);
 }
 
+static void add_worker_silent(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	add_seconds(out, m, e, e->silent ? e->silent_for : 0);
+}
+
 static void add_last_contact(struct buf *out, const struct metric *m, const struct standing *e)
 {
 	add_seconds(out, m, e, e->status->store_silence);
@@ -215,6 +220,9 @@ static const struct metric metrics[] = {
 	{ "lunarch_renewals_total", "counter", "Renewals by result.", add_results },
 	{ "lunarch_renew_seconds", "histogram", "From sending a renewal to its answer.", add_histogram },
 	{ "lunarch_term_seconds", "gauge", "Since the running term began; 0 while there is none.", add_term_seconds },
+	{ "lunarch_worker_silent_seconds", "gauge",
+	  "Since the worker was told to lead, if it has not answered: no hook of the term has run. Else 0.",
+	  add_worker_silent },
 	{ "lunarch_store_last_contact_seconds", "gauge",
 	  "Since the store last answered an operation; before it ever did, since the start.", add_last_contact },
 	{ "lunarch_store_failures_total", "counter",

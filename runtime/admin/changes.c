@@ -62,6 +62,7 @@ static uint64_t election_digest(const struct standing *e)
 		n->able,
 		(int64_t)s->term,
 		s->token,
+		e->silent,
 		e->may_lead ? (int64_t)e->may_lead->last : -1,
 	};
 	const char *const texts[] = { e->warm,    s->leader,     s->address,

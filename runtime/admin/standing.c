@@ -141,13 +141,27 @@ static void reason_may_lead(struct buf *out, const struct standing *e)
 		           span(elapsed_standby(m->asked_at, now), ago));
 }
 
+/* It leads, as far as the lock goes. */
+static void reason_worker(struct buf *out, const struct standing *e)
+{
+	char since[32];
+	struct buf doing = { 0 };
+
+	if (!e->silent)
+		return;
+	worker_doing_tell(&e->worker, &doing);
+	buf_printf(out, "its worker has not answered for %s that it leads, so no hook of the term has run%s%s",
+	           span(e->silent_for, since), doing.len ? ": " : "", doing.len ? doing.data : "");
+	buf_fini(&doing);
+}
+
 static const struct {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
 } reasons[] = {
 	{ "phase", reason_phase },       { "store", reason_store },       { "leader", reason_leader },
 	{ "waiting", reason_waiting },   { "paused", reason_paused },     { "sitting_out", reason_sitting_out },
-	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead },
+	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead }, { "worker", reason_worker },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -412,7 +426,7 @@ static void tell_leading(struct buf *out, const struct standing *e)
 static bool matters(const struct standing *e, size_t i)
 {
 	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused;
+	       reasons[i].add == reason_paused || reasons[i].add == reason_worker;
 }
 
 static void tell_next(struct buf *out, const struct standing *e)
@@ -514,6 +528,19 @@ static void add_until(struct buf *b, const struct elector_status *s)
 		record_time_print(wall_us + left / 1000, at, sizeof at);
 	buf_printf(b, ",\"leadingUntil\":\"%s\",\"leadingUntilUptime\":%" PRId64 ".%02d", at, s->until / NSEC_PER_SEC,
 	           (int)(s->until % NSEC_PER_SEC / (10 * NSEC_PER_MS)));
+}
+
+/* -1 and "": it is not waited for. */
+static void add_worker(struct buf *b, const struct standing *e)
+{
+	struct buf doing = { 0 };
+
+	if (e->silent)
+		worker_doing_tell(&e->worker, &doing);
+	buf_printf(b, ",\"worker\":{\"silentMs\":%" PRId64, e->silent ? whole_ms(e->silent_for) : -1);
+	add_field(b, "doing", doing.len ? doing.data : "");
+	buf_adds(b, "}");
+	buf_fini(&doing);
 }
 
 static void add_store(struct buf *b, const struct elector_status *s)
@@ -637,6 +664,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	           whole_ms(s->times.lease), s->standing.looked ? whole_ms(s->standing.seen_for) : -1,
 	           whole_ms(s->standing.wait_left));
 	add_store(out, s);
+	add_worker(out, e);
 	if (e->may_lead)
 		add_may_lead(out, e->may_lead);
 	add_next(out, e);

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "process/worker_doing.h"
 
 struct admin_renewals;
 struct elector;
@@ -15,6 +16,8 @@ struct may_lead;
 struct script_jobs;
 struct script_metrics;
 struct service;
+
+#define STANDING_SILENT NSEC_PER_SEC
 
 struct standing {         /* an election as it is now; borrowed during the call */
 	const char *name; /* of the election; "" = the lock's URL */
@@ -29,6 +32,9 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct service *service;        /* of --service; NULL: none */
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
 	const struct script_jobs *jobs;       /* the same */
+	bool silent; /* its worker was told to lead so long ago, more than STANDING_SILENT, and has not answered */
+	nsec silent_for;
+	struct worker_doing worker; /* silent: what it does instead */
 	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */
 	void (*tell_more)(const void *arg, struct buf *out);
 	const void *tell_more_arg;

@@ -28,6 +28,7 @@
 _Static_assert(sizeof(struct page_slot) == 64, "a slot is a cache line");
 _Static_assert(sizeof(struct page) == 64, "slots begin on a cache line");
 _Static_assert(sizeof(struct page_mark) == sizeof(struct page_slot), "a mark lies where its slot does");
+_Static_assert(sizeof(struct page_worker) == sizeof(struct page), "the marks begin where the slots do");
 _Static_assert(sizeof(struct page) + SLOTS_MOST * sizeof(struct page_slot) <= DISTANCE,
                "the marks lie behind the slots");
 
@@ -39,6 +40,11 @@ static size_t page_size(uint32_t slots)
 static struct page_mark *mark_of(struct page_slot *s)
 {
 	return (struct page_mark *)((char *)s + DISTANCE);
+}
+
+static struct page_worker *worker_of(struct page *p)
+{
+	return (struct page_worker *)((char *)p + DISTANCE);
 }
 
 static bool page_map_at(char *at, size_t size, int rights, int fd)
@@ -272,6 +278,19 @@ nsec page_remaining(struct page_slot *s, uint64_t term)
 bool page_stopping(struct page_slot *s, uint64_t term)
 {
 	return !slot_left(s, term) || s->state == PAGE_STOPPING;
+}
+
+void page_work(struct page *p, enum page_work work, uint32_t slot)
+{
+	worker_of(p)->work = (uint64_t)slot << 32 | work;
+}
+
+enum page_work page_work_now(struct page *p, uint32_t *slot)
+{
+	uint64_t said = worker_of(p)->work;
+
+	*slot = (uint32_t)(said >> 32);
+	return (uint32_t)said < PAGE_WORKS ? (enum page_work)(uint32_t)said : PAGE_WAITS;
 }
 
 bool page_first_kill(struct page *p, struct instant *kill)

@@ -4,8 +4,8 @@
  * revive one.
  *
  * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and
- * elector and guard rely on what is there. In the other one, guard and worker say which terms have ended: whatever a
- * worker writes there can end terms of its own, and nothing else. */
+ * elector and guard rely on what is there. In the other one, guard and worker say which terms have ended, and the
+ * worker what it runs now, for people: whatever a worker writes there can end terms of its own, and nothing else. */
 #ifndef LUNARCH_DEADLINE_PAGE_H
 #define LUNARCH_DEADLINE_PAGE_H
 
@@ -32,6 +32,29 @@ struct page_slot {
 /* In the other file, at the place of the slot. */
 struct page_mark {
 	_Atomic uint64_t ended; /* this term, which may act no more */
+	uint64_t unused[7];
+};
+
+/* What a worker may be busy with. */
+enum page_work {
+	PAGE_WAITS, /* nothing */
+	PAGE_LOADS, /* the script's main chunk */
+	PAGE_TASK,  /* a task that a hook or the main chunk started */
+	PAGE_ON_START,
+	PAGE_MAY_LEAD,
+	PAGE_ON_NEW_LEADER,
+	PAGE_ON_NO_LEADER,
+	PAGE_ON_NEXT,
+	PAGE_ON_NEXT_OVER,
+	PAGE_ON_LEADING,
+	PAGE_ON_STOPPING,
+	PAGE_ON_STOPPED,
+	PAGE_WORKS
+};
+
+/* In the other file, where this one has its head. */
+struct page_worker {
+	_Atomic uint64_t work; /* enum page_work, and the slot of its election in the upper half */
 	uint64_t unused[7];
 };
 
@@ -83,6 +106,12 @@ void page_end_all(struct page *p);
 bool page_leading(struct page_slot *s, uint64_t term);
 nsec page_remaining(struct page_slot *s, uint64_t term); /* 0 when not leading */
 bool page_stopping(struct page_slot *s, uint64_t term);  /* the script should wind up: ended, or told to stop */
+
+/* Worker: what it runs from now on. slot: of its election; PAGE_NO_SLOT: of none. */
+#define PAGE_NO_SLOT UINT32_MAX
+void page_work(struct page *p, enum page_work work, uint32_t slot);
+/* Elector: what the worker says of that, for people. Never PAGE_WORKS or beyond, but the slot may be any number. */
+enum page_work page_work_now(struct page *p, uint32_t *slot);
 
 /* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs.
  * Async-signal-safe. */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/proc_tree.h"
 #include "loop/reaper.h"
 #include "process/channel.h"
@@ -407,6 +408,17 @@ out:
 struct page *supervisor_page(struct supervisor *c)
 {
 	return c->page;
+}
+
+void supervisor_worker_doing(const struct supervisor *c, struct worker_doing *out)
+{
+	struct proc_stat stat;
+
+	*out = (struct worker_doing){ .pid = c->ended ? 0 : c->worker };
+	if (!out->pid)
+		return;
+	out->work = page_work_now(c->page, &out->slot);
+	out->stopped = proc_stat((uint64_t)out->pid, &stat) == 0 && (stat.state == 'T' || stat.state == 't');
 }
 
 static bool supervisor_is_ending(const struct supervisor *c)

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
+#include "process/worker_doing.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -81,6 +82,9 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
 bool supervisor_begin(struct supervisor *c, const struct supervisor_term *t, char *const *env);
 
 struct page *supervisor_page(struct supervisor *c);
+
+/* What its worker does now, without the election's name. Reads /proc. */
+void supervisor_worker_doing(const struct supervisor *c, struct worker_doing *out);
 
 /* Queues a message of at most WIRE_MAX bytes (more is a bug, and ends this process); never blocks. A worker that leaves
  * 4,096 messages unread is killed. */

@@ -21,6 +21,7 @@
 	M(12, NEXT_STOPPED, next_stopped) \
 	M(13, REPLY, reply)               \
 	M(14, JOB, job)                   \
+	M(15, LEADS, leads)               \
 	M(64, GO, go)                     \
 	M(65, LEAD, lead)                 \
 	M(66, STOP, stop)                 \
@@ -82,6 +83,11 @@
 	F(str, why)                           \
 	F(str, address)  /* "" = unchanged */ \
 	F(i64, priority) /* WIRE_PRIORITY_UNSET = unchanged */
+
+/* To WIRE_LEAD, before any hook of the term runs. */
+#define WIRE_FIELDS_leads(F) \
+	F(u32, slot)         \
+	F(u64, term)
 
 /* on_stopped has run; the term's tasks and children are gone. */
 #define WIRE_FIELDS_stopped(F) \

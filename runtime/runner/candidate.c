@@ -84,6 +84,20 @@ static void candidate_kill_worker(void *arg)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = candidate_set(arg)->number });
 }
 
+static void candidate_worker_doing(const void *arg, struct worker_doing *out)
+{
+	const struct candidate *p = arg;
+	const struct run *r = p->run;
+
+	*out = (struct worker_doing){ 0 };
+	if (!p->worker_set->supervisor)
+		return;
+	supervisor_worker_doing(p->worker_set->supervisor, out);
+	for (uint32_t i = 0; i < r->candidate_count && r->candidate_count > 1; i++)
+		if (r->candidates[i] && r->candidates[i]->index == out->slot)
+			out->election = r->candidates[i]->settings.name;
+}
+
 static void candidate_set_timer(const struct candidate *p, ev_timer *timer, nsec after)
 {
 	ev_timer_stop(p->run->program.loop, timer);
@@ -112,13 +126,27 @@ static void candidate_on_next_timer(struct ev_loop *loop, ev_timer *w, int reven
 	term_supervision_next_timer(&p->term);
 }
 
+/* A worker that is killed is killed for all of its elections. */
+static bool candidate_worker_leads_another(const struct candidate *p)
+{
+	for (uint32_t i = 0; i < p->run->candidate_count; i++) {
+		const struct candidate *other = p->run->candidates[i];
+		if (other && other != p && other->worker_set == p->worker_set &&
+		    (other->term.hooks.state == TERM_LEADING || other->term.hooks.state == TERM_DRAINING) &&
+		    !other->term.hooks.unanswered)
+			return true;
+	}
+	return false;
+}
+
 static void candidate_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct candidate *p = w->data;
 
 	(void)loop;
 	(void)revents;
-	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_TIMER });
+	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_TIMER,
+	                                                     .leads_another = candidate_worker_leads_another(p) });
 }
 
 static void candidate_allow(void *arg)
@@ -211,6 +239,7 @@ static const struct term_ops candidate_ops = {
 	.interrupt = candidate_interrupt,
 	.sweep = candidate_sweep,
 	.kill = candidate_kill_worker,
+	.doing = candidate_worker_doing,
 	.timer = candidate_timer,
 	.next_timer = candidate_next_timer,
 	.next_idle = candidate_changed,
@@ -412,6 +441,7 @@ static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
 
 	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, flags & WIRE_ELECTION_ON_STOPPING,
 	                     flags & WIRE_ELECTION_ON_STOPPED);
+	p->term.hooks.answer_timeout = options_start_timeout(&p->run->options);
 	next_hooks_configure(&p->term.next, flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
 	                     p->times.grace);
 }
@@ -532,6 +562,11 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.service = service_order_service(p->service),
 		.jobs = &p->jobs,
 	};
+	if (p->term.hooks.unanswered)
+		out->silent_for = elapsed_standby(p->term.hooks.began, clock_now());
+	out->silent = out->silent_for > STANDING_SILENT;
+	if (out->silent)
+		candidate_worker_doing(p, &out->worker);
 }
 
 /* An address that the script's function has said stays until that says another. */

@@ -1,6 +1,7 @@
 #include "runner/term_hooks.h"
 
 #define CLEANUPS_MAX 2 /* if the replacement has to be killed too, one more worker tries, and no third one */
+#define ANSWER_PARTS 2
 #define WORKED (60 * NSEC_PER_SEC) /* a term that went on for longer was no failed start */
 
 nsec term_back_off(unsigned failures)
@@ -66,6 +67,26 @@ static void actions_answer_save(uint64_t term, uint64_t save, enum term_saved ho
 	a->how = how;
 }
 
+/* The time to answer is in two parts. If this process is stopped until the first one is over, it reads the answer,
+ * which has come meanwhile, before the second one is. */
+static void hooks_await_answer(struct term_hooks *h, struct term_actions *a)
+{
+	if (!h->answer_timeout)
+		return;
+	h->unanswered = ANSWER_PARTS;
+	hooks_set_timer(h, h->answer_timeout / ANSWER_PARTS, a);
+}
+
+/* It has come, or something else that has a deadline is waited for now. */
+static void hooks_await_no_answer(struct term_hooks *h, struct term_actions *a)
+{
+	if (!h->unanswered)
+		return;
+	h->unanswered = 0;
+	h->timing = false;
+	a->set |= TERM_DO_TIMER_OFF;
+}
+
 /* The term is over: nothing of it runs (reaped), or something that cannot be killed. */
 static void hooks_close(struct term_hooks *h, bool reaped, struct term_actions *a)
 {
@@ -101,6 +122,7 @@ static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, stru
 	a->set |= TERM_DO_ALLOW | TERM_DO_PAGE_BEGIN | TERM_DO_POKE | TERM_DO_LEAD | TERM_DO_BEGAN;
 	a->end = e->end;
 	a->kill = e->kill;
+	hooks_await_answer(h, a);
 }
 
 /* The guard is told only of a nearer deadline. It finds a later one by itself: when the deadline that it knows passes,
@@ -124,6 +146,7 @@ static void hooks_stop_worker(struct term_hooks *h, bool held, struct instant st
 		h->timing = false;
 		a->set |= TERM_DO_TIMER_OFF;
 	}
+	hooks_await_no_answer(h, a);
 	h->state = TERM_STOPPING;
 	a->set |= TERM_DO_PAGE_STOP | TERM_DO_INTERRUPT | TERM_DO_STOP;
 	a->held = held;
@@ -154,6 +177,7 @@ static void hooks_drain(struct term_hooks *h, const struct term_event *e, struct
 {
 	nsec all = instant_until(e->stop_by, e->at);
 
+	hooks_await_no_answer(h, a);
 	h->state = TERM_DRAINING;
 	h->stop_by = e->stop_by;
 	a->set |= TERM_DO_DRAIN;
@@ -226,6 +250,12 @@ static void hooks_on_answer(struct term_hooks *h, const struct term_event *e, st
 		actions_note(a, TERM_NOTE_MAY_NOT_LEAD);
 	a->set |= TERM_DO_ANSWER;
 	a->yes = e->yes;
+}
+
+static void hooks_on_leads(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+{
+	if (e->term == h->term)
+		hooks_await_no_answer(h, a);
 }
 
 static void hooks_on_drained(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
@@ -315,6 +345,7 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING, cleaning = h->state == TERM_CLEANING;
 
 	h->save = 0;
+	hooks_await_no_answer(h, a);
 	if (h->state == TERM_NONE)
 		return;
 	if (!e->reaped) {
@@ -377,6 +408,23 @@ static void hooks_let_go(struct term_hooks *h, const struct term_event *e, struc
 	actions_report(true, a);
 }
 
+/* If the worker is killed, it loses all of its elections. One that leads another, and is busy there, may go on. */
+static void hooks_on_silence(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+{
+	if (!e->now.ready) /* its death follows */
+		return;
+	if (h->unanswered > 1) {
+		h->unanswered--;
+		hooks_set_timer(h, h->answer_timeout / ANSWER_PARTS, a);
+		return;
+	}
+	actions_note(a, TERM_NOTE_SILENT);
+	if (e->leads_another)
+		hooks_await_answer(h, a);
+	else
+		a->set |= TERM_DO_KILL;
+}
+
 static void hooks_on_timer(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	h->timing = false;
@@ -384,6 +432,8 @@ static void hooks_on_timer(struct term_hooks *h, const struct term_event *e, str
 		hooks_let_go(h, e, a);
 	else if (h->state == TERM_CLEANING)
 		a->set |= TERM_DO_KILL;
+	else if (h->unanswered)
+		hooks_on_silence(h, e, a);
 	else if (h->state == TERM_DRAINING) {
 		actions_note(a, TERM_NOTE_DRAIN_CUT);
 		hooks_stop_worker(h, true, h->stop_by, a);
@@ -448,7 +498,7 @@ static void (*const handlers[])(struct term_hooks *h, const struct term_event *e
 	[TERM_EV_RESIGN] = hooks_on_resign,     [TERM_EV_END] = hooks_on_end,
 	[TERM_EV_KILL] = hooks_on_kill,         [TERM_EV_RELOAD] = hooks_on_reload,
 	[TERM_EV_DRAINED] = hooks_on_drained,   [TERM_EV_EXITED] = hooks_on_exited,
-	[TERM_EV_STARTED] = hooks_on_started,
+	[TERM_EV_STARTED] = hooks_on_started,   [TERM_EV_LEADS] = hooks_on_leads,
 };
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e)

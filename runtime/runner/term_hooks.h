@@ -16,6 +16,11 @@
  * on_stopping runs. It is STOPPING when the worker says that the hook has run, when the time for it is up, or when the
  * lease is lost. Both together have the time that the elector gives the script to stop.
  *
+ * A worker that is told to lead answers before any hook of the term runs. If it does not answer in time, since it is
+ * stopped or its script is busy with something else, it is killed, and the term ends as with any worker that dies. A
+ * worker that has answered has no deadline until its term is to end. A command (exec) is not waited for: its start is
+ * the answer.
+ *
  * A term is OWED when its worker died before on_stopped had run: a replacement runs the hook. If that one dies too, the
  * term is OWED once more; after the second replacement no hook is owed any more. A term that owes nothing when its
  * worker dies while it leads is GONE until the elector has said stop; then it is over. The
@@ -60,6 +65,7 @@ enum term_event_kind {
 
 	/* The worker. An event of another term than the running one is dropped. */
 	TERM_EV_ANSWER,      /* ask, yes */
+	TERM_EV_LEADS,       /* term: it has heard that it leads */
 	TERM_EV_DRAINED,     /* term */
 	TERM_EV_STOPPED,     /* term */
 	TERM_EV_ENDS,        /* term, reason, sit_out_ms: the script wants its term to end */
@@ -70,7 +76,8 @@ enum term_event_kind {
 	TERM_EV_SWEPT, /* term, clean: what was left is killed; or something cannot be attributed */
 	TERM_EV_DEAD,  /* reaped; late: the kill deadline in the page had passed */
 	TERM_EV_READY, /* a worker has started: it can be talked to */
-	TERM_EV_TIMER, /* the timer of TERM_DO_TIMER */
+	TERM_EV_TIMER, /* the timer of TERM_DO_TIMER; leads_another: the worker has answered that it leads another
+	                  election, too */
 
 	/* Orders. */
 	TERM_EV_RESIGN, /* sit_out; NSEC_NEVER: one lease */
@@ -102,7 +109,7 @@ struct term_event {
 	int64_t token;
 	struct instant end, kill; /* end: not looked at */
 	enum lease_reason reason;
-	bool held, good, yes, clean, reaped, late, has_priority;
+	bool held, good, yes, clean, reaped, late, has_priority, leads_another;
 	struct instant stop_by;
 	uint64_t ask, save;
 	int64_t sit_out_ms; /* -1: the default */
@@ -149,6 +156,8 @@ enum term_note {
 	TERM_NOTE_MAY_NOT_LEAD, /* text of the event */
 	TERM_NOTE_SCRIPT_ENDS,  /* reason, text */
 	TERM_NOTE_LEFTOVER,
+	TERM_NOTE_SILENT, /* the worker has not answered that it leads. Without TERM_DO_KILL it is waited for once more
+	                   */
 	TERM_NOTE_DRAINS,
 	TERM_NOTE_DRAIN_CUT, /* on_stopping has taken too long */
 	TERM_NOTE_OWED,      /* term_hooks.reason */
@@ -170,13 +179,18 @@ struct term_actions {
 	nsec after, sit_out, grace;
 };
 
-/* Caller's memory. Read state, term, token, reason, hook_errors, let_go, finished; the rest is private to term_hooks.c. */
+/* Caller's memory. Read state, term, token, reason, hook_errors, let_go, finished, began, unanswered; the rest is private to
+ * term_hooks.c. */
 struct term_hooks {
 	enum term_state state;
 	uint64_t term; /* running, or the last */
 	int64_t token;
 	enum lease_reason reason; /* why it ends, or ended */
 	unsigned hook_errors;
+
+	nsec answer_timeout; /* the worker may take so long to answer that it leads; 0: nobody answers. The user sets it
+	                      */
+	unsigned unanswered; /* LEADING, and the worker has not answered: how many parts of that time are left */
 
 	nsec lease, grace, shutdown_grace;
 	bool has_on_stopping, has_on_stopped;

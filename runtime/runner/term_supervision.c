@@ -36,6 +36,22 @@ const char *term_checkpoint(const char *checkpoint, const struct log_about *abou
 
 /* ---- actions ---- */
 
+static void supervision_log_silence(const struct term_supervision *t, bool killed, nsec since)
+{
+	struct log_about of = supervision_about(t);
+	struct worker_doing doing = { 0 };
+	struct buf text = { 0 };
+
+	if (t->ops->doing)
+		t->ops->doing(t->arg, &doing);
+	worker_doing_tell(&doing, &text);
+	log_event(LOG_WARN, &of, "worker_silent",
+	          "the worker was told to lead %.0f s ago, and has not answered%s%s: %s", (double)since / NSEC_PER_SEC,
+	          text.len ? "; " : "", text.len ? text.data : "",
+	          killed ? "it is killed" : "it is waited for, since it leads another election");
+	buf_fini(&text);
+}
+
 static void supervision_log_note(struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
 {
 	struct log_about of = supervision_about(t);
@@ -52,6 +68,9 @@ static void supervision_log_note(struct term_supervision *t, const struct term_a
 	case TERM_NOTE_LEFTOVER:
 		log_event(LOG_WARN, &of, "leftover",
 		          "a process left behind cannot be attributed to a term: the worker is ended");
+		return;
+	case TERM_NOTE_SILENT:
+		supervision_log_silence(t, a->set & TERM_DO_KILL, elapsed_standby(t->hooks.began, e->at));
 		return;
 	case TERM_NOTE_DRAINS:
 		log_event(LOG_INFO, &of, "draining", "on_stopping runs, and the lease is held meanwhile");
@@ -172,8 +191,6 @@ static void supervision_tell_worker(struct term_supervision *t, const struct ter
 		supervision_send_ask(t, a);
 	if (a->set & TERM_DO_SAVED)
 		supervision_send_saved(t, a, e->text ? e->text : "");
-	if (a->set & TERM_DO_KILL)
-		t->ops->kill(t->arg);
 }
 
 /* false: the page did not take the new deadlines. */
@@ -395,6 +412,8 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	supervision_tell_worker(t, &a, &e);
 	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
 		supervision_log_note(t, &a, &e);
+	if (a.set & TERM_DO_KILL) /* afterwards nobody can see what the worker did */
+		t->ops->kill(t->arg);
 	bool swept =
 		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 	if (a.set & TERM_DO_TIMER)
@@ -557,6 +576,7 @@ const struct elector_callbacks term_elector_callbacks = {
 static bool read_event(enum wire_type type, struct wire *w, struct term_event *e)
 {
 	struct wire_answer answer;
+	struct wire_leads leads;
 	struct wire_drained drained;
 	struct wire_stopped stopped;
 	struct wire_end end;
@@ -570,6 +590,8 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 			                  .priority = answer.priority,
 			                  .has_priority = answer.priority != WIRE_PRIORITY_UNSET,
 			                  .address = answer.address };
+	else if (type == WIRE_LEADS && wire_leads_get(w, &leads))
+		*e = (struct term_event){ .kind = TERM_EV_LEADS, .term = leads.term };
 	else if (type == WIRE_DRAINED && wire_drained_get(w, &drained))
 		*e = (struct term_event){ .kind = TERM_EV_DRAINED, .term = drained.term };
 	else if (type == WIRE_STOPPED && wire_stopped_get(w, &stopped))

@@ -7,6 +7,7 @@
 #include "election/elector.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
+#include "process/worker_doing.h"
 #include "election/may_lead.h"
 #include "runner/next_hooks.h"
 #include "runner/term_hooks.h"
@@ -23,7 +24,8 @@ struct term_ops {
 	/* What the term, or the on_next of this number, left behind (0: of none). true: nothing of any term or on_next
 	 * is left. false: term_supervision_swept follows, later */
 	bool (*sweep)(void *arg, uint64_t term, uint32_t next);
-	void (*kill)(void *arg); /* the worker; TERM_EV_DEAD follows, later */
+	void (*kill)(void *arg);                                  /* the worker; TERM_EV_DEAD follows, later */
+	void (*doing)(const void *arg, struct worker_doing *out); /* what the worker does now; NULL: nobody knows */
 	void (*timer)(void *arg,
 	              nsec after); /* TERM_EV_TIMER after so long, once; in place of an earlier one. NSEC_NEVER: none */
 	/* The same for a timer beside that one: term_supervision_next_timer. NULL: it never comes */
@@ -58,9 +60,9 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 /* For elector_new, with the term_supervision as its arg. */
 extern const struct elector_callbacks term_elector_callbacks;
 
-/* A message of the worker about this election, with its slot still to be read: ANSWER, DRAINED, STOPPED, END, SAVE,
- * NEXT_STOPPED. false: it is malformed, and nothing has changed. Then the owner ends the worker, whose death follows as
- * any other. */
+/* A message of the worker about this election, with its slot still to be read: ANSWER, LEADS, DRAINED, STOPPED, END,
+ * SAVE, NEXT_STOPPED. false: it is malformed, and nothing has changed. Then the owner ends the worker, whose death
+ * follows as any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 
 /* Anything else that happened. Fills in at and now. */

@@ -157,6 +157,7 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 	case WIRE_EXIT:
 		return worker_set_on_exit(s, w);
 	case WIRE_ANSWER:
+	case WIRE_LEADS:
 	case WIRE_DRAINED:
 	case WIRE_STOPPED:
 	case WIRE_END:
@@ -240,8 +241,13 @@ static void worker_set_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct worker_set *s = w->data;
 
-	(void)loop;
 	(void)revents;
+	if (s->again > 0.) {
+		ev_timer_set(w, s->again, 0.);
+		ev_timer_start(loop, w);
+		s->again = 0.;
+		return;
+	}
 	run_tell(s->run, &(struct life_event){ .kind = LIFE_EV_TIMER, .set = s->number });
 }
 
@@ -314,6 +320,8 @@ int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct
 	return s->supervisor ? 0 : -1;
 }
 
+/* In two parts: if this process was stopped until the first one is over, it reads what the worker has said meanwhile
+ * before the second one is. */
 void worker_set_time(struct worker_set *s, nsec after)
 {
 	struct ev_loop *loop = s->run->program.loop;
@@ -321,8 +329,9 @@ void worker_set_time(struct worker_set *s, nsec after)
 	ev_timer_stop(loop, &s->timer);
 	if (after == NSEC_NEVER)
 		return;
+	s->again = (double)after / NSEC_PER_SEC / 2;
 	ev_now_update(loop);
-	ev_timer_set(&s->timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_set(&s->timer, s->again, 0.);
 	ev_timer_start(loop, &s->timer);
 }
 

@@ -23,6 +23,7 @@ struct worker_set { /* read by its users */
 	struct instant spawned_at;
 	bool expected; /* its end: it was told to quit, or killed for what is said elsewhere */
 	ev_timer timer;
+	double again; /* s: the part of it that follows; 0: none */
 };
 
 struct worker_set *worker_set_new(struct run *r, uint32_t number); /* no worker yet */

@@ -114,7 +114,7 @@ void election_start_all(struct script *s)
 	while (s->starting < s->nelections) {
 		struct election *e = &s->elections[s->starting++];
 		if (e->kept && election_push_hook(e, "on_start")) {
-			sched_spawn(&e->scope, s->L, 0, election_on_started, e);
+			task_name(sched_spawn(&e->scope, s->L, 0, election_on_started, e), PAGE_ON_START, e->index);
 			return;
 		}
 	}
@@ -164,7 +164,8 @@ static bool election_tell(struct election *e, const struct news *n)
 		push_leader(L, n);
 	else
 		lua_pushstring(L, *n->previous ? n->previous : NULL);
-	sched_spawn(&e->scope, L, 1, election_on_told, e);
+	task_name(sched_spawn(&e->scope, L, 1, election_on_told, e), n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER,
+	          e->index);
 	return true;
 }
 
@@ -292,6 +293,7 @@ bool election_ask(struct election *e, struct wire *w)
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, e->table);
 	*a = (struct asking){ .election = e, .ask = m.ask };
 	a->task = sched_spawn(&e->scope, s->L, 1, election_on_answered, a);
+	task_name(a->task, PAGE_MAY_LEAD, e->index);
 	e->asking = a;
 	return true;
 }

@@ -180,7 +180,9 @@ static void next_on_idle(struct scope *scope)
 	next_scope_init(n, &n->after, next_after_failed, next_on_after_idle);
 	n->cleaning = true;
 	lua_rawgeti(L, LUA_REGISTRYINDEX, n->reference);
-	task_insist(sched_spawn(&n->after, L, 1, next_on_over_ran, n));
+	struct task *hook = sched_spawn(&n->after, L, 1, next_on_over_ran, n);
+	task_name(hook, PAGE_ON_NEXT_OVER, n->election->index);
+	task_insist(hook);
 	next_limit(n);
 }
 
@@ -273,7 +275,7 @@ bool next_begin(struct election *e, struct wire *w)
 	if (!election_push_hook(e, "on_next"))
 		return true;
 	lua_rawgeti(L, LUA_REGISTRYINDEX, n->reference);
-	sched_spawn(&n->scope, L, 1, NULL, NULL);
+	task_name(sched_spawn(&n->scope, L, 1, NULL, NULL), PAGE_ON_NEXT, e->index);
 	return true;
 }
 

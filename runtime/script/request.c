@@ -52,5 +52,5 @@ void request_begin(struct scope *scope, struct election *e, int function, const 
 	lua_pushstring(L, m->job);
 	lua_pushboolean(L, m->wait);
 	lua_pushinteger(L, m->uid);
-	sched_spawn(scope, L, 3, request_on_ended, t);
+	task_name(sched_spawn(scope, L, 3, request_on_ended, t), PAGE_TASK, e->index);
 }

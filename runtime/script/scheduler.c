@@ -28,6 +28,8 @@ struct task {
 	struct timer timer;
 	task_ended *ended;
 	void *arg;
+	enum page_work work;
+	uint32_t slot; /* of its election, for people */
 };
 
 /* A coroutine that has resumed another one, and waits for it; on the C stack. */
@@ -39,6 +41,7 @@ struct nesting {
 struct sched {
 	struct ev_loop *loop;
 	struct timeline *timeline;
+	struct page *page;             /* NULL: nobody looks */
 	lua_State *L;                  /* the main thread: never runs the script's code */
 	struct task *volatile running; /* read by sched_interrupt */
 	lua_State *volatile innermost; /*  "    */
@@ -84,12 +87,13 @@ static void log_failure(struct scope *scope, const struct outcome *o)
 	log_event(LOG_ERROR, scope->about, "script_error", "%s", o->traceback);
 }
 
-struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L)
+struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, struct page *page, lua_State *L)
 {
 	struct sched *s = mem_zero(sizeof *s);
 
 	s->loop = loop;
 	s->timeline = timeline;
+	s->page = page;
 	s->L = L;
 	s->ready_end = &s->ready;
 	environment_init(&s->environment);
@@ -518,7 +522,14 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	lua_xmove(L, co, nargs + 1);
 	struct task *t = mem_zero(sizeof *t);
 	*t = (struct task){
-		.scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg
+		.scope = scope,
+		.co = co,
+		.nargs = nargs + 1,
+		.room = ROOM_INSTRUCTIONS,
+		.ended = ended,
+		.arg = arg,
+		.work = PAGE_TASK,
+		.slot = scope->sched->running ? scope->sched->running->slot : PAGE_NO_SLOT,
 	};
 	timer_init(scope->sched->timeline, &t->timer, task_on_timer);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -529,6 +540,12 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	scope->tasks = t;
 	make_ready(t);
 	return t;
+}
+
+void task_name(struct task *t, enum page_work work, uint32_t slot)
+{
+	t->work = work;
+	t->slot = slot;
 }
 
 void task_insist(struct task *t)
@@ -619,6 +636,8 @@ static void resume(struct task *t)
 	if (why)
 		task_arm(t, t->co);
 	t->begun = true;
+	if (s->page)
+		page_work(s->page, t->work, t->slot);
 	int status = lua_resume(t->co, s->L, t->nargs, &nresults);
 	t->nargs = 0;
 	if (status == LUA_YIELD) {
@@ -649,6 +668,8 @@ bool sched_run(struct sched *s)
 		t = next;
 	}
 	environment_enter(&s->environment, NULL);
+	if (s->page)
+		page_work(s->page, PAGE_WAITS, PAGE_NO_SLOT);
 	return s->ready != NULL;
 }
 

@@ -93,8 +93,9 @@ struct outcome {
 
 typedef void task_ended(void *arg, const struct outcome *o);
 
-/* loop: for descriptors and children; timeline: for timers. Both are borrowed. */
-struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L);
+/* loop: for descriptors and children; timeline: for timers; page: for what runs now, NULL: nobody looks. All of them
+ * are borrowed. */
+struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, struct page *page, lua_State *L);
 void sched_free(struct sched *s); /* after lua_close */
 struct sched *sched_of(lua_State *L);
 struct ev_loop *sched_loop(struct sched *s);
@@ -120,6 +121,8 @@ void scope_check_idle(struct scope *scope);   /* calls idle, which may free the 
 struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg);
 void task_cancel(struct task *t, const char *over); /* over: static text, which its waits raise */
 void task_insist(struct task *t); /* it begins even if it is cancelled before that; then its first wait raises */
+/* What people are told that it is; else PAGE_TASK. slot: of its election. Tasks that it starts have the slot, too. */
+void task_name(struct task *t, enum page_work work, uint32_t slot);
 struct scope *task_scope(const struct task *t);
 
 /* The task that runs now, and its scope; NULL: none runs. */

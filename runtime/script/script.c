@@ -215,7 +215,7 @@ struct script *script_new(const struct script_spec *spec)
 		abort();
 	}
 	lua_atpanic(s->L, script_on_panic);
-	s->sched = sched_new(spec->loop, spec->timeline, s->L);
+	s->sched = sched_new(spec->loop, spec->timeline, spec->page, s->L);
 	lua_pushboolean(s->L, 1);
 	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* luaL_openlibs then ignores LUA_PATH and the like */
 	luaL_openlibs(s->L);
@@ -438,7 +438,8 @@ void script_load(struct script *s)
 	}
 	int n = push_chunk(s, text.data ? text.data : "", text.len);
 	if (n)
-		sched_spawn(sched_program(s->sched), s->L, n - 1, script_on_loaded, s);
+		task_name(sched_spawn(sched_program(s->sched), s->L, n - 1, script_on_loaded, s), PAGE_LOADS,
+		          PAGE_NO_SLOT);
 out:
 	buf_fini(&text);
 }

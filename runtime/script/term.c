@@ -183,7 +183,9 @@ static void run_on_stopped(struct term *t)
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	lua_pushstring(s->L, lease_reason_name(t->reason));
 	t->cleaning = true;
-	task_insist(sched_spawn(&t->after, s->L, 2, term_on_stopped_run, t));
+	struct task *hook = sched_spawn(&t->after, s->L, 2, term_on_stopped_run, t);
+	task_name(hook, PAGE_ON_STOPPED, t->election->index);
+	task_insist(hook);
 	limit_hook(t);
 }
 
@@ -279,6 +281,15 @@ static void term_take_scope(struct term *t, uint32_t next)
 	t->scope->idle = term_on_idle;
 }
 
+/* The elector waits for it: a worker that is stopped, or whose script is busy, must not be thought to lead. */
+static void send_leads(struct election *e, uint64_t term)
+{
+	struct buf m = { 0 };
+
+	wire_leads_put(&m, &(struct wire_leads){ .slot = e->index, .term = term });
+	script_send(e->script, &m);
+}
+
 bool term_lead(struct election *e, struct wire *w)
 {
 	struct script *s = e->script;
@@ -287,12 +298,13 @@ bool term_lead(struct election *e, struct wire *w)
 	if (!wire_lead_get(w, &m) || e->term)
 		return false;
 	struct term *t = term_new(e, m.term, m.token, m.address, m.checkpoint);
+	send_leads(e, m.term);
 	term_take_scope(t, m.next);
 	if (!election_push_hook(e, "on_leading"))
 		return true;
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	t->begun = true;
-	sched_spawn(t->scope, s->L, 1, term_on_led, t);
+	task_name(sched_spawn(t->scope, s->L, 1, term_on_led, t), PAGE_ON_LEADING, e->index);
 	return true;
 }
 
@@ -341,7 +353,7 @@ bool term_drain(struct election *e, struct wire *w)
 	}
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	lua_pushstring(s->L, lease_reason_name(m.reason));
-	sched_spawn(t->scope, s->L, 2, term_on_drained, t);
+	task_name(sched_spawn(t->scope, s->L, 2, term_on_drained, t), PAGE_ON_STOPPING, e->index);
 	return true;
 }
 

@@ -224,6 +224,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	s->term.priority_given = options_set(o, OPTION_PRIORITY);
 	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	s->term.hooks.answer_timeout = options_start_timeout(o);
 	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
 	                     s->times.grace);
 	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
@@ -340,6 +341,7 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 	case WIRE_STARTED:
 		return node_on_started(n, w);
 	case WIRE_ANSWER:
+	case WIRE_LEADS:
 	case WIRE_DRAINED:
 	case WIRE_STOPPED:
 	case WIRE_END:

@@ -43,7 +43,7 @@ ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE, DRAINE
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
     TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED DRAIN".split()
 )
-NEXT, NEXT_OVER, NEXT_STOPPED = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED".split())
+NEXT, NEXT_OVER, NEXT_STOPPED, LEADS = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED LEADS".split())
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
 OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_STOPPING = (1 << i for i in range(7))
 ON_NEXT, ON_NEXT_OVER, PREEMPT, NO_PREEMPT, PRIORITY_FUNCTION = (1 << i for i in range(7, 12))
@@ -52,6 +52,9 @@ NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 
 SLOT = struct.Struct("=QqqqqqI")  # the first fields of the 64 bytes
 IDLE, LEADING, STOPPING = range(3)
+WORKS = (  # as enum page_work
+    "waits loads task on_start may_lead on_new_leader on_no_leader on_next on_next_over on_leading on_stopping on_stopped"
+).split()
 
 
 def pack_fields(layout: Any, values: Any) -> bytes:
@@ -114,6 +117,10 @@ class Page:
     def begin(self, slot: Any, term: Any, token: Any, seconds: float = 1000, kill: int = 2000) -> None:
         struct.pack_into("=Q", self.marks, 64 + 64 * slot, 0)
         self.put(slot, term, token, instant(seconds), instant(kill))
+
+    def work(self) -> tuple[int, int]:
+        """What the worker says that it runs, and for which slot."""
+        return struct.unpack_from("=II", self.marks, 0)
 
     def stop(self, slot: Any, held: bool = False, kill: Any = None) -> None:
         term, token, *deadlines, _ = SLOT.unpack_from(self.map, 64 + 64 * slot)
@@ -232,6 +239,7 @@ class Worker:
         )
         theirs.close()
         self.term: dict[str, Any] = {}
+        self.ahead: list[Any] = []  # messages that came before an answer that was waited for
 
     def __enter__(self) -> Any:
         return self
@@ -259,6 +267,8 @@ class Worker:
 
     def receive(self, limit: Any = LIMIT) -> Any:
         """(kind, fields); None at the end of the conversation; fails when nothing comes in time"""
+        if self.ahead:
+            return self.ahead.pop(0)
         by = time.monotonic() + limit
         while not select.select([self.wire], [], [], max(0, min(1, by - time.monotonic())))[0]:
             if time.monotonic() >= by:
@@ -276,7 +286,7 @@ class Worker:
         return got[1]
 
     def quiet(self, seconds: float = 0.2) -> bool:
-        return not select.select([self.wire], [], [], seconds)[0]
+        return not self.ahead and not select.select([self.wire], [], [], seconds)[0]
 
     def send(self, kind: Any, *fields: Any) -> None:
         self.wire.send(pack(kind, *fields))
@@ -317,10 +327,16 @@ class Worker:
         address: str = "host:1",
         checkpoint: str = "",
         number: int = 0,
+        wait: bool = True,
     ) -> None:
-        """number: of the on_next that goes over into the term"""
+        """number: of the on_next that goes over into the term. wait: for the answer, or for the worker's end"""
         self.page.begin(slot, term, token, seconds, kill)
         self.send(LEAD, slot, term, token, address, checkpoint, number)
+        before = []
+        while wait and (got := self.receive()) != (LEADS, {"slot": slot, "term": term}):
+            before.append(got)
+            wait = got is not None
+        self.ahead += before
 
     def stop(
         self,

@@ -6,7 +6,9 @@ import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import ANSWER, CLEANUP, DRAINED, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Worker
+from player import ANSWER, CLEANUP, DRAINED, END, EXIT, GO, LEADS, NEXT_STOPPED, QUIT, REASONS, STARTED, STOPPED
+from player import WORKS, Worker
+from processes import scratch, wait_for
 from tap import ok, run, same
 
 OBSERVE = """
@@ -46,6 +48,66 @@ def a_term() -> None:
         same(len(w.printed()), 4, "and no hook runs for it")
         w.send(QUIT)
         same(w.process.wait(30), 0, "and out")
+
+
+def answering() -> None:
+    """The answer to LEAD"""
+    place = scratch()
+    busy = (
+        f"local PLACE = '{place}/'"
+        + """
+local function hook(name)
+  return function() print(name) while not io.open(PLACE .. name) do end end
+end
+local function task() spawn(hook "task") sleep(1000) end
+return {
+  { name = "a", on_start = hook "on_start", may_lead = hook "may_lead", on_new_leader = hook "on_new_leader",
+    on_no_leader = hook "on_no_leader", on_leading = hook "on_leading", on_next = hook "on_next",
+    on_next_over = hook "on_next_over", on_stopping = hook "on_stopping", on_stopped = hook "on_stopped" },
+  { name = "b", on_leading = task },
+}"""
+    )
+    with Worker(text=busy) as w:
+
+        def does(name: str, slot: int) -> bool:
+            """it is busy there, and says so; then it goes on"""
+            w.wait_print(name)
+            good = w.page.work() == (WORKS.index(name), slot)
+            with open(os.path.join(place, name), "w"):
+                pass
+            return good
+
+        loaded = w.load()
+        assert isinstance(loaded, list), loaded
+        w.send(GO, 1, [(i, "file:lock%d" % i, "me") for i in range(2)])
+        ok(does("on_start", 0), "while on_start runs, the page says so")
+        w.expect(STARTED)
+        w.leader("she")
+        w.wait_print("on_new_leader")
+        w.lead(wait=False)
+        ok(w.quiet(), "LEAD is not answered while on_new_leader is busy")
+        ok(does("on_new_leader", 0), "and the page says with what")
+        same(w.expect(LEADS), {"slot": 0, "term": 1}, "but then it is")
+        ok(does("on_leading", 0), "before on_leading ends")
+        w.lead(slot=1)
+        ok(does("task", 1), "a task is one of the election whose hook has started it")
+        w.drain()
+        ok(does("on_stopping", 0), "on_stopping")
+        w.expect(DRAINED)
+        w.stop()
+        ok(does("on_stopped", 0), "on_stopped")
+        w.expect(STOPPED)
+        w.ask(1)
+        ok(does("may_lead", 0), "may_lead")
+        w.expect(ANSWER)
+        w.no_leader()
+        ok(does("on_no_leader", 0), "on_no_leader")
+        w.next(1)
+        ok(does("on_next", 0), "on_next")
+        w.next_over(1)
+        ok(does("on_next_over", 0), "on_next_over")
+        w.expect(NEXT_STOPPED)
+        ok(wait_for(lambda: w.page.work()[0] == WORKS.index("waits")), "in between it says that it waits")
 
 
 def reasons() -> None:
@@ -556,6 +618,7 @@ run(
     [
         far_errors,
         a_term,
+        answering,
         reasons,
         pairing,
         draining,

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import DRAINED, END, NEXT_DONE, NEXT_FAILED, NEXT_STOPPED, NEXT_TAKEN, REASONS, STOPPED, Worker
+from player import DRAINED, END, LEADS, NEXT_DONE, NEXT_FAILED, NEXT_STOPPED, NEXT_TAKEN, REASONS, STOPPED, Worker
 from tap import ok, run, same
 
 HOOKS = """
@@ -232,9 +232,10 @@ def without_waiting() -> None:
         with worker(BUSY % ("nil", code)) as w:
             w.next(1)
             w.wait_print("busy")
-            w.lead(number=1)
+            w.lead(number=1, wait=False)
             ok(w.quiet(), "on_leading waits for %s" % what)
             w.end_next(1)
+            same(w.expect(LEADS), {"slot": 0, "term": 1}, "and so does the answer to LEAD")
             same(w.expect(NEXT_STOPPED), stopped(1, NEXT_DONE), "until the page ends that")
             w.wait_print("leading\tnil")
             ok(True, "then the term begins, cold")

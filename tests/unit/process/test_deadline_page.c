@@ -358,6 +358,34 @@ static void test_next(void)
 	close_both(fd);
 }
 
+/* What the worker says of itself is for people. */
+static void test_work(void)
+{
+	int fd[PAGE_FILES];
+	struct page *p = new_page(2, fd);
+	struct err err;
+	struct page *worker = page_map(fd, &err);
+	uint32_t slot = 0;
+
+	ok(page_work_now(p, &slot) == PAGE_WAITS, "a worker that has said nothing waits");
+	page_work(worker, PAGE_ON_NEW_LEADER, 1);
+	ok(page_work_now(p, &slot) == PAGE_ON_NEW_LEADER && slot == 1, "it says what it runs, and for which slot,");
+	page_work(worker, PAGE_LOADS, PAGE_NO_SLOT);
+	ok(page_work_now(p, &slot) == PAGE_LOADS && slot == PAGE_NO_SLOT, "or for none");
+	for (uint32_t i = PAGE_WORKS; i < PAGE_WORKS + 2u; i++) {
+		page_work(worker, (enum page_work)i, 0);
+		ok(page_work_now(p, &slot) == PAGE_WAITS, "what nobody knows is nothing");
+	}
+	page_work(worker, (enum page_work)UINT32_MAX, UINT32_MAX);
+	ok(page_work_now(p, &slot) == PAGE_WAITS && slot == UINT32_MAX, "whatever it writes there");
+	page_begin(p, 0, 1, 1, in(HOUR), in(HOUR));
+	page_work(worker, PAGE_ON_LEADING, 0);
+	ok(page_leading(&p->slot[0], 1), "and it ends no term");
+	page_unmap(worker);
+	page_unmap(p);
+	close_both(fd);
+}
+
 int main(void)
 {
 	int fd[PAGE_FILES];
@@ -369,6 +397,7 @@ int main(void)
 	test_term(p);
 	test_expiry(p);
 	test_next();
+	test_work();
 	test_races(p);
 	test_processes(p, fd);
 	page_unmap(p);

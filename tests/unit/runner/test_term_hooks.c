@@ -203,6 +203,16 @@ static const struct row {
 	    { TERM_CLEANING, 0 },
 	    { TERM_SWEEPING, 0 },
 	    { TERM_GONE, 0 } } },
+	{ "the worker says that it leads",
+	  { .kind = TERM_EV_LEADS, .term = TERM },
+	  { { TERM_NONE, 0 },
+	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
+	    { TERM_STOPPING, 0 },
+	    { TERM_OWED, 0 },
+	    { TERM_CLEANING, 0 },
+	    { TERM_SWEEPING, 0 },
+	    { TERM_GONE, 0 } } },
 	{ "the worker has stopped",
 	  { .kind = TERM_EV_STOPPED, .term = TERM },
 	  { { TERM_NONE, 0 },
@@ -500,6 +510,86 @@ static void draining(void)
 	ok(a.grace == 0, "without on_stopping G is all there is");
 }
 
+/* Told to lead, and its worker has so long to answer. */
+static void unanswered(void)
+{
+	begin();
+	h.answer_timeout = 30 * SEC;
+	h.has_on_stopping = true;
+	lead();
+}
+
+static void leads(uint64_t term)
+{
+	step((struct term_event){ .kind = TERM_EV_LEADS, .term = term });
+}
+
+static void the_answer(void)
+{
+	unanswered();
+	ok(a.set == (BEGINS | TERM_DO_LEAD | TERM_DO_BEGAN | TERM_DO_TIMER) && a.after == 15 * SEC && h.unanswered,
+	   "a worker that is told to lead has to answer: half of the time is measured first");
+	leads(TERM - 1);
+	ok(!a.set && h.unanswered, "an answer about another term is none");
+	timer();
+	ok(a.set == TERM_DO_TIMER && a.after == 15 * SEC && h.unanswered,
+	   "then the other half: an answer that came while this process was stopped is read before that is over");
+	leads(TERM);
+	ok(a.set == TERM_DO_TIMER_OFF && !h.unanswered && h.state == TERM_LEADING, "it ends the wait");
+	timer();
+	leads(TERM);
+	ok(!a.set && h.state == TERM_LEADING, "after it the term has no deadline");
+
+	unanswered();
+	timer();
+	clock_s = 30;
+	timer();
+	ok(a.set == (TERM_DO_LOG | TERM_DO_KILL) && a.note == TERM_NOTE_SILENT && h.state == TERM_LEADING,
+	   "a worker that has not answered in time is killed");
+	now.ready = false;
+	step((struct term_event){ .kind = TERM_EV_DEAD, .reaped = true });
+	ok(h.state == TERM_OWED && !h.unanswered && a.set & TERM_DO_END && a.reason == LEASE_WORKER &&
+	           a.sit_out == SEC && a.after == 3 * SEC,
+	   "which ends the term as with any worker that dies, once");
+	timer();
+	ok(!(a.set & TERM_DO_KILL), "and the next timer is the replacement's");
+	unanswered();
+	h.has_on_stopped = false;
+	dead(true);
+	ok(h.state == TERM_GONE && a.set & TERM_DO_TIMER_OFF && !h.unanswered,
+	   "if nothing is owed the answer is not waited for either");
+
+	unanswered();
+	timer();
+	step((struct term_event){ .kind = TERM_EV_TIMER, .leads_another = true });
+	ok(a.set == (TERM_DO_LOG | TERM_DO_TIMER) && a.note == TERM_NOTE_SILENT && h.unanswered,
+	   "one that leads another election is not killed for this one: a busy script never loses a lease");
+	timer();
+	timer();
+	ok(a.set == (TERM_DO_LOG | TERM_DO_KILL), "but when it leads no other any more");
+	unanswered();
+	timer();
+	now.ready = false;
+	timer();
+	ok(!a.set, "one that has ended is not killed: its death follows");
+
+	unanswered();
+	stop();
+	ok(h.state == TERM_DRAINING && a.set == (TERM_DO_TIMER_OFF | TERM_DO_LOG | TERM_DO_DRAIN | TERM_DO_TIMER) &&
+	           !h.unanswered,
+	   "a drain has its own time");
+	timer();
+	ok(a.note == TERM_NOTE_DRAIN_CUT && !(a.set & TERM_DO_KILL), "at whose end it is cut");
+	unanswered();
+	step((struct term_event){ .kind = TERM_EV_STOP, .reason = LEASE_EXPIRED });
+	ok(a.set == UNDRAINS && !h.unanswered, "and so has a stop");
+	timer();
+	ok(!a.set, "in which the guard kills");
+	begin();
+	lead();
+	ok(!(a.set & TERM_DO_TIMER) && !h.unanswered, "a command has no answer to give");
+}
+
 static void nobody_to_lead(void)
 {
 	begin();
@@ -781,6 +871,7 @@ int main(void)
 	table();
 	a_term();
 	draining();
+	the_answer();
 	nobody_to_lead();
 	owed();
 	nothing_owed();

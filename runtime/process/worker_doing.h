@@ -1,0 +1,23 @@
+/* What a worker does that does not answer, in words: it is stopped, or its script is busy.
+ * Not a fact to decide by: the worker says itself what it runs, and may say anything.
+ * Filled in by the supervisor; used by the runner, for its log, and by the room admin. */
+#ifndef LUNARCH_WORKER_DOING_H
+#define LUNARCH_WORKER_DOING_H
+
+#include "base/buf.h"
+#include "process/deadline_page.h"
+
+#include <sys/types.h>
+
+struct worker_doing {
+	pid_t pid; /* 0: it is not known, or it has ended */
+	bool stopped;
+	enum page_work work;
+	uint32_t slot;        /* of the election whose hook that is, as the worker says */
+	const char *election; /* its name, from whoever knows names; NULL or "": it is not said. Borrowed */
+};
+
+/* Appends "it is stopped ...", "it is busy in ..."; nothing if neither is known. */
+void worker_doing_tell(const struct worker_doing *d, struct buf *out);
+
+#endif
