@@ -1,9 +1,12 @@
 /* A worker and the guard that forked it: no script runs before its guard is ready to kill it. The worker is a child of
  * this test, which does what the guard does. What a worker does later is in tests/script. */
+#include "base/buf.h"
 #include "process/deadline_page.h"
+#include "process/wire.h"
 #include "script/worker.h"
 #include "tap.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,8 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Its stdout. */
-static int said;
+#ifndef PATIENCE_S
+#define PATIENCE_S 60.
+#endif
+
+/* Its stdout, and the elector's ends of its socket and of its page. */
+static int said, wire;
+static struct page *page;
 
 static char state_of(pid_t pid)
 {
@@ -46,34 +54,42 @@ static void await_sleep(pid_t pid)
 /* go: where the worker is told to go on. */
 static pid_t start_worker(const char *script, int *go)
 {
-	int page_fd[PAGE_FILES], wire[2], pipe_go[2], out[2];
+	int page_fd[PAGE_FILES], ends[2], pipe_go[2], out[2];
 	char number[3][12];
 	struct err err;
 
-	struct page *page = page_new(PAGE_SLOTS, page_fd, &err);
-	if (!page || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, wire) < 0 || pipe(pipe_go) < 0 || pipe(out) < 0)
+	page = page_new(PAGE_SLOTS, page_fd, &err);
+	if (!page || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0 || pipe(pipe_go) < 0 || pipe(out) < 0)
 		abort();
-	page_unmap(page);
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
-		snprintf(number[0], sizeof *number, "%d", wire[1]);
+		snprintf(number[0], sizeof *number, "%d", ends[1]);
 		snprintf(number[1], sizeof *number, "%d", page_fd[PAGE_DEADLINES]);
 		snprintf(number[2], sizeof *number, "%d", page_fd[PAGE_MARKS]);
 		char *argv[] = { number[0], number[1], number[2], "text", "info", "", "eval", (char *)script, NULL };
 		dup2(out[1], STDOUT_FILENO);
 		close(pipe_go[1]);
-		close(wire[0]);
+		close(ends[0]);
 		_exit(worker_main(8, argv, pipe_go[0]));
 	}
 	close(out[1]);
-	close(wire[1]);
+	close(ends[1]);
+	wire = ends[0];
 	close(pipe_go[0]);
 	for (int i = 0; i < PAGE_FILES; i++)
 		close(page_fd[i]);
 	said = out[0];
 	*go = pipe_go[1];
 	return pid;
+}
+
+static void forget_worker(int go)
+{
+	close(go);
+	close(said);
+	close(wire);
+	page_unmap(page);
 }
 
 /* The next that it says, which is waited for; "": it says nothing any more. */
@@ -109,8 +125,7 @@ static void test_waits(void)
 	ok(says("ran\n"), "it runs when the guard is");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	close(go);
-	close(said);
+	forget_worker(go);
 }
 
 static void test_guard_dies(void)
@@ -126,7 +141,60 @@ static void test_guard_dies(void)
 	waitpid(pid, &status, 0);
 	ok(silent && WIFEXITED(status) && WEXITSTATUS(status) == 1,
 	   "a worker whose guard has died before that ends, and its script does not run");
-	close(said);
+	forget_worker(-1);
+}
+
+/* And frees it. */
+static void tell(struct buf *m)
+{
+	if (send(wire, m->data, m->len, 0) < 0)
+		abort();
+	buf_fini(m);
+}
+
+/* Passes over what comes before such a message. false: it does not come. */
+static bool hears(enum wire_type type, char *bytes, size_t size, struct wire *w)
+{
+	struct pollfd p = { .fd = wire, .events = POLLIN };
+
+	while (poll(&p, 1, (int)(PATIENCE_S * 1000)) == 1) {
+		ssize_t n = recv(wire, bytes, size, 0);
+		if (n <= 0)
+			return false;
+		if (wire_open(w, bytes, (size_t)n) == type)
+			return true;
+	}
+	return false;
+}
+
+#define BUSY "return { on_leading = function() io.write('led\\n') io.flush() while true do end end }"
+
+static void test_answers(void)
+{
+	static char bytes[WIRE_MAX];
+	struct buf list = { 0 }, m = { 0 };
+	struct wire_leads leads = { 0 };
+	struct wire w;
+	int go;
+	pid_t pid = start_worker(BUSY, &go);
+
+	if (write(go, "", 1) != 1 || !hears(WIRE_LOADED, bytes, sizeof bytes, &w))
+		abort();
+	wire_kept_put(&list, &(struct wire_kept){ .lock = "lock", .identity = "me" });
+	const unsigned char *parts = (const unsigned char *)list.data;
+	wire_go_put(&m, &(struct wire_go){ .what = WIRE_GO_FIRST, .elections = { .at = parts, .end = parts + list.len } });
+	tell(&m);
+	buf_fini(&list);
+	struct instant end = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
+	page_begin(page, 0, 7, 1, end, end);
+	wire_lead_put(&m, &(struct wire_lead){ .term = 7, .token = 1, .address = "", .checkpoint = "" });
+	tell(&m);
+	bool answered = hears(WIRE_LEADS, bytes, sizeof bytes, &w) && wire_leads_get(&w, &leads);
+	ok(answered && leads.slot == 0 && leads.term == 7, "told to lead, it answers that it does");
+	ok(says("led\n"), "also if on_leading never lets it do anything else");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	forget_worker(go);
 }
 
 int main(void)
@@ -134,5 +202,6 @@ int main(void)
 	alarm(600); /* what hangs has failed */
 	test_waits();
 	test_guard_dies();
+	test_answers();
 	return tap_done();
 }
