@@ -15,35 +15,11 @@ static struct worker_set *candidate_set(const struct candidate *p)
 	return p->run->worker_sets[life_set_of(&p->run->life, p->number)];
 }
 
-static const char *candidate_bar(const struct candidate *p)
-{
-	switch (life_bar(&p->run->life, p->number)) {
-	case LIFE_MAY_CAMPAIGN:
-		return NULL;
-	case LIFE_BAR_PAUSED:
-		return "by an operator";
-	case LIFE_BAR_OTHERS:
-		return "the elections that it takes the place of have not let go yet";
-	case LIFE_BAR_WORKER:
-		return "there is no worker";
-	}
-	return NULL;
-}
-
 static struct term_context candidate_context(void *arg)
 {
 	const struct candidate *p = arg;
-	const struct life *l = &p->run->life;
 
-	return (struct term_context){
-		.ready = life_ready(l, p->number),
-		.moves = life_moves(l, p->number),
-		.running = life_running(l, p->number),
-		.ending = l->ending || l->candidate[p->number].leaves,
-		.killing = l->killing,
-		.once = options_flag(&p->run->options, OPTION_ONCE, false),
-		.bar = candidate_bar(p),
-	};
+	return term_context_of(&p->run->life, p->number, options_flag(&p->run->options, OPTION_ONCE, false));
 }
 
 static struct supervisor *candidate_supervisor(void *arg)
@@ -87,15 +63,16 @@ static void candidate_kill_worker(void *arg)
 static void candidate_worker_doing(const void *arg, struct worker_doing *out)
 {
 	const struct candidate *p = arg;
-	const struct run *r = p->run;
+	const struct worker_set *s = candidate_set(p);
+	const struct candidate *busy;
 
 	*out = (struct worker_doing){ 0 };
-	if (!p->worker_set->supervisor)
+	if (!s->supervisor)
 		return;
-	supervisor_worker_doing(p->worker_set->supervisor, out);
-	for (uint32_t i = 0; i < r->candidate_count && r->candidate_count > 1; i++)
-		if (r->candidates[i] && r->candidates[i]->index == out->slot)
-			out->election = r->candidates[i]->settings.name;
+	supervisor_worker_doing(s->supervisor, out);
+	busy = worker_set_candidate(s, out->slot);
+	if (busy && p->run->life.candidate_count > 1)
+		out->election = busy->settings->name;
 }
 
 static void candidate_set_timer(const struct candidate *p, ev_timer *timer, nsec after)
@@ -129,9 +106,11 @@ static void candidate_on_next_timer(struct ev_loop *loop, ev_timer *w, int reven
 /* A worker that is killed is killed for all of its elections. */
 static bool candidate_worker_leads_another(const struct candidate *p)
 {
-	for (uint32_t i = 0; i < p->run->candidate_count; i++) {
-		const struct candidate *other = p->run->candidates[i];
-		if (other && other != p && other->worker_set == p->worker_set &&
+	const struct run *r = p->run;
+
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
+		const struct candidate *other = r->candidates[i];
+		if (other != p && candidate_set(other) == candidate_set(p) &&
 		    (other->term.hooks.state == TERM_LEADING || other->term.hooks.state == TERM_DRAINING) &&
 		    !other->term.hooks.unanswered)
 			return true;
@@ -339,22 +318,6 @@ void candidate_worker_ready(struct candidate *p)
 {
 	elector_tell_leader(p->elector);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_READY });
-}
-
-void candidate_look(struct candidate *p)
-{
-	term_supervision_look(&p->term);
-}
-
-enum life_term candidate_life(const struct candidate *p)
-{
-	if (term_supervision_finished(&p->term))
-		return LIFE_FINISHED;
-	if (p->term.hooks.state == TERM_OWED)
-		return LIFE_OWES;
-	if (p->term.hooks.state != TERM_NONE)
-		return LIFE_BUSY;
-	return p->term.next.state == NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
 }
 
 void candidate_place(struct candidate *p)

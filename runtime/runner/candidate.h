@@ -84,9 +84,5 @@ void candidate_stir(struct candidate *p); /* its term ends for the next one, and
 void candidate_moved(struct candidate *p); /* to the worker of the other side */
 void candidate_place(struct candidate *p); /* its worker has loaded the script: where it stands in that */
 
-/* What is known of its term, for struct life. */
-enum life_term candidate_life(const struct candidate *p);
-/* What keeps it from campaigning may have changed. */
-void candidate_look(struct candidate *p);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "runner/candidate.h"
 #include "runner/exit_status.h"
+#include "runner/options_election.h"
 #include "runner/reload.h"
 #include "runner/sd_notify.h"
 #include "runner/worker_set.h"
@@ -15,7 +16,6 @@
 
 #define QUIT_TIMEOUT (3 * NSEC_PER_SEC)  /* at the end of the program: from WIRE_QUIT to the kill, */
 #define KILL_TIMEOUT (6 * NSEC_PER_SEC)  /*     and from the kill to the end, whatever still runs */
-#define START_TIMEOUT (30 * NSEC_PER_SEC) /* for a script to load, and for its on_start */
 
 static bool run_once(const struct run *r)
 {
@@ -41,7 +41,7 @@ void run_tell_systemd(struct run *r)
 static void run_refresh(struct run *r)
 {
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
-		r->life.candidate[i].term = candidate_life(r->candidates[i]);
+		r->life.candidate[i].term = term_supervision_life(&r->candidates[i]->term);
 }
 
 void run_look(struct run *r)
@@ -119,7 +119,7 @@ void run_term_over(struct run *r, struct candidate *p)
 	if (run_once(r) && !r->life.ending)
 		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
 	run_tell_systemd(r);
-	r->life.candidate[p->number].term = candidate_life(p);
+	r->life.candidate[p->number].term = term_supervision_life(&p->term);
 	if (life_move(&r->life, p->number))
 		candidate_moved(p);
 	run_look(r);
@@ -207,7 +207,7 @@ static nsec run_duration(const struct run *r, const struct life_action *a)
 	case LIFE_TIMER_OFF:
 		return NSEC_NEVER;
 	case LIFE_TIMER_START:
-		return START_TIMEOUT;
+		return options_start_timeout(&r->options);
 	case LIFE_TIMER_QUIT:
 		grace = r->version[a->set & 1].quit_grace;
 		return r->life.ending || !grace ? QUIT_TIMEOUT : grace;
@@ -364,7 +364,7 @@ static void run_on_soon(struct ev_loop *loop, ev_timer *w, int revents)
 	for (run_refresh(r); life_next(&r->life, &a); run_refresh(r))
 		run_carry_out(r, &a);
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
-		candidate_look(r->candidates[i]);
+		term_supervision_look(&r->candidates[i]->term);
 }
 
 /* ---- from its beginning to its end ---- */

@@ -34,6 +34,47 @@ const char *term_checkpoint(const char *checkpoint, const struct log_about *abou
 	return NULL;
 }
 
+/* ---- the life of the script ---- */
+
+static const char *bar_text(enum life_bar bar)
+{
+	switch (bar) {
+	case LIFE_MAY_CAMPAIGN:
+		return NULL;
+	case LIFE_BAR_PAUSED:
+		return "by an operator";
+	case LIFE_BAR_OTHERS:
+		return "the elections that it takes the place of have not let go yet";
+	case LIFE_BAR_WORKER:
+		return "there is no worker";
+	}
+	return NULL;
+}
+
+struct term_context term_context_of(const struct life *l, uint32_t candidate, bool once)
+{
+	return (struct term_context){
+		.ready = life_ready(l, candidate),
+		.moves = life_moves(l, candidate),
+		.running = life_running(l, candidate),
+		.ending = l->ending || l->candidate[candidate].leaves,
+		.killing = l->killing,
+		.once = once,
+		.bar = bar_text(life_bar(l, candidate)),
+	};
+}
+
+enum life_term term_supervision_life(const struct term_supervision *t)
+{
+	if (term_supervision_finished(t))
+		return LIFE_FINISHED;
+	if (t->hooks.state == TERM_OWED)
+		return LIFE_OWES;
+	if (t->hooks.state != TERM_NONE)
+		return LIFE_BUSY;
+	return t->next.state == NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
+}
+
 /* ---- actions ---- */
 
 static void supervision_log_silence(const struct term_supervision *t, bool killed, nsec since)

@@ -9,6 +9,7 @@
 #include "process/wire.h"
 #include "process/worker_doing.h"
 #include "election/may_lead.h"
+#include "life/life.h"
 #include "runner/next_hooks.h"
 #include "runner/term_hooks.h"
 
@@ -81,6 +82,10 @@ bool term_supervision_finished(const struct term_supervision *t); /* and the ele
 
 /* The worker is dead. late is read from the page, which must be there still. */
 void term_supervision_dead(struct term_supervision *t, bool reaped);
+
+/* What struct life knows of a candidate, and what it is to know of its term. once: it leaves after this term. */
+struct term_context term_context_of(const struct life *l, uint32_t candidate, bool once);
+enum life_term term_supervision_life(const struct term_supervision *t);
 
 /* What a script is given of a record's checkpoint: NULL if there is none, or one that is too long for a message, since
  * what somebody else put there may be of any size. */

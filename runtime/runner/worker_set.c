@@ -36,13 +36,15 @@ static bool worker_set_serves(const struct worker_set *s, uint32_t candidate)
 	return candidate < s->run->life.candidate_count && life_set_of(&s->run->life, candidate) == s->number;
 }
 
-/* NULL: it is not here any more. In the version in force, candidates have the numbers of its elections. */
-static struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot)
+/* In the version in force, candidates have the numbers of its elections. */
+struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot)
 {
 	const struct run *r = s->run;
 	uint8_t side = s->number & 1;
-	uint32_t election = s->election[slot];
 
+	if (!s->slot || slot >= worker_set_version(s)->count)
+		return NULL;
+	uint32_t election = s->election[slot];
 	if (side == r->life.side && worker_set_serves(s, election))
 		return r->candidates[election];
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
@@ -123,7 +125,7 @@ static bool worker_set_on_slot(struct worker_set *s, enum wire_type type, struct
 {
 	uint32_t slot = wire_slot(w);
 
-	if (worker_set_state(s) < WORKER_LOADED || !s->slot || slot >= worker_set_version(s)->count)
+	if (worker_set_state(s) < WORKER_LOADED || slot >= worker_set_version(s)->count)
 		return false;
 	struct candidate *p = worker_set_candidate(s, slot);
 	if (!p)

@@ -10,6 +10,7 @@
 
 #include <ev.h>
 
+struct candidate;
 struct run;
 
 struct worker_set { /* read by its users */
@@ -35,6 +36,9 @@ void worker_set_time(struct worker_set *s, nsec after); /* LIFE_EV_TIMER after s
 void worker_set_go(struct worker_set *s, bool first);   /* WIRE_GO for its candidates; first: on_start is to run */
 void worker_set_quit(struct worker_set *s);
 void worker_set_kill(struct worker_set *s);
+
+/* Whose messages have this slot; NULL: an election that is not here any more. */
+struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot);
 
 /* Its candidates or their times have changed: gives the supervisor the least K of theirs. */
 void worker_set_allow(struct worker_set *s);

@@ -10,6 +10,7 @@
 #include "election/elector.h"
 #include "runner/election_settings.h"
 #include "admin/script_metrics.h"
+#include "life/life.h"
 #include "runner/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"
@@ -50,7 +51,6 @@ struct sim_node {
 	struct options options;
 	uint32_t number;
 	bool up;             /* its processes exist; they run unless the node is paused */
-	bool leaving;        /* it was told to stop */
 	bool holding;        /* its script is loaded and receives nothing yet: a test gives its stubs first */
 	struct timer hold;   /* until that ends */
 	double paused_until; /* 0 = it runs */
@@ -67,9 +67,9 @@ struct sim_node {
 	struct testing_node stubs;
 	struct sim_messages to_script, to_elector;
 	uint32_t described; /* elections that its script has described: WIRE_ELECTION */
-	bool loaded;        /* the script is loaded: WIRE_LOADED has come */
-	bool ready;         /* on_start has run */
-	bool began;         /*     in this or an earlier worker */
+	struct life life;   /* of one worker, and those that follow it */
+	struct life_set sets[2];
+	struct timer life_timer; /* LIFE_DO_TIMER */
 	struct sim_candidate **candidates;
 	uint32_t candidate_count;
 	bool opened;   /* the candidates have their electors, and keep them when the worker is replaced */

@@ -43,16 +43,36 @@ static void messages_empty(struct sim_messages *q)
 
 /* ---- what a term's supervision calls: as in candidate.c, but there are no processes ---- */
 
+static enum life_worker node_worker(const struct sim_node *n)
+{
+	return n->sets[0].worker;
+}
+
+static void node_refresh(struct sim_node *n)
+{
+	for (uint32_t i = 0; i < n->life.candidate_count; i++)
+		n->life.candidate[i].term = term_supervision_life(&n->candidates[i]->term);
+}
+
+/* What follows is done by node_settle. */
+static void node_tell(struct sim_node *n, enum life_event_kind kind)
+{
+	node_refresh(n);
+	life_tell(&n->life, &(struct life_event){ .kind = kind, .candidate = LIFE_NONE });
+}
+
+/* It is killed when the code that runs has returned. */
+static void node_end_worker(struct sim_node *n)
+{
+	n->kill_due = true;
+	node_tell(n, LIFE_EV_ENDED);
+}
+
 static struct term_context sim_candidate_context(void *arg)
 {
-	const struct sim_node *n = ((struct sim_candidate *)arg)->node;
+	const struct sim_candidate *s = arg;
 
-	return (struct term_context){
-		.ready = n->ready,
-		.running = n->script != NULL,
-		.ending = n->leaving,
-		.once = options_flag(&n->options, OPTION_ONCE, false),
-	};
+	return term_context_of(&s->node->life, s->index, options_flag(&s->node->options, OPTION_ONCE, false));
 }
 
 static struct page *sim_candidate_page(void *arg)
@@ -78,7 +98,7 @@ static bool sim_candidate_sweep(void *arg, uint64_t term, uint32_t next)
 
 static void sim_candidate_kill_worker(void *arg)
 {
-	((struct sim_candidate *)arg)->node->kill_due = true;
+	node_end_worker(((struct sim_candidate *)arg)->node);
 }
 
 static void sim_candidate_on_timer(struct timer *t)
@@ -169,16 +189,14 @@ static bool node_on_started(struct sim_node *n, struct wire *w)
 {
 	struct wire_started m;
 
-	if (!wire_started_get(w, &m) || !n->loaded || n->ready)
+	if (!wire_started_get(w, &m) || node_worker(n) != WORKER_STARTING)
 		return false;
 	if (!m.ok) {
 		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
 		sim_node_stop(n);
 		return true;
 	}
-	n->ready = n->began = true;
-	for (uint32_t i = 0; i < n->candidate_count; i++)
-		term_supervision_tell(&n->candidates[i]->term, (struct term_event){ .kind = TERM_EV_READY });
+	node_tell(n, LIFE_EV_STARTED);
 	return true;
 }
 
@@ -202,7 +220,7 @@ static bool node_on_election(struct sim_node *n, struct wire *w)
 {
 	struct wire_election e;
 
-	if (!wire_election_get(w, &e) || n->loaded || e.index != n->described || e.index >= PAGE_SLOTS)
+	if (!wire_election_get(w, &e) || node_worker(n) != WORKER_LOADING || e.index != n->described || e.index >= PAGE_SLOTS)
 		return false;
 	n->described++;
 	if (!n->opened)
@@ -254,11 +272,11 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	return s->elector ? 0 : -1;
 }
 
-static void node_send_go(struct sim_node *n)
+static void node_send_go(struct sim_node *n, bool first)
 {
 	struct buf m = { 0 };
 
-	wire_go_put(&m, &(struct wire_go){ .what = n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST });
+	wire_go_put(&m, &(struct wire_go){ .what = first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT });
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		wire_kept_put(&m,
 		              &(struct wire_kept){ .index = i, .lock = n->candidates[i]->url, .identity = n->name });
@@ -266,21 +284,33 @@ static void node_send_go(struct sim_node *n)
 	buf_fini(&m);
 }
 
+/* LIFE_DO_CHECK. */
+static void node_open(struct sim_node *n)
+{
+	uint32_t count = n->candidate_count;
+	struct life_election *elections = mem_zero(sizeof *elections * (count + 1));
+	struct err err;
+
+	n->opened = true;
+	for (uint32_t i = 0; i < count; i++) {
+		elections[i] = (struct life_election){ .keeps = LIFE_NONE, .heir = LIFE_NONE };
+		if (!n->sim->failed && sim_candidate_open(n->candidates[i], &err) < 0)
+			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
+	}
+	life_tell(&n->life, &(struct life_event){ .kind = n->sim->failed ? LIFE_EV_BAD : LIFE_EV_GOOD,
+	                                          .elections = elections,
+	                                          .count = count,
+	                                          .into = mem_zero(sizeof *n->life.candidate * (count + 1)) });
+	free(elections);
+}
+
 static bool node_on_loaded(struct sim_node *n, struct wire *w)
 {
 	struct wire_loaded m;
-	struct err err;
 
-	if (!wire_loaded_get(w, &m) || n->loaded || m.count != n->described)
+	if (!wire_loaded_get(w, &m) || node_worker(n) != WORKER_LOADING || m.count != n->described)
 		return false;
-	n->loaded = true;
-	for (uint32_t i = 0; i < n->candidate_count && !n->opened; i++)
-		if (sim_candidate_open(n->candidates[i], &err) < 0) {
-			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
-			return true;
-		}
-	n->opened = true;
-	node_send_go(n);
+	node_tell(n, LIFE_EV_LOADED);
 	return true;
 }
 
@@ -288,7 +318,7 @@ static bool node_on_load_failed(struct sim_node *n, struct wire *w)
 {
 	struct wire_load_failed m;
 
-	if (!wire_load_failed_get(w, &m) || n->loaded)
+	if (!wire_load_failed_get(w, &m) || node_worker(n) != WORKER_LOADING)
 		return false;
 	sim_fail(n->sim, "%s", m.text);
 	return true;
@@ -309,7 +339,7 @@ static bool node_on_metric(struct sim_node *n, struct wire *w)
 	uint32_t slot = wire_slot(w);
 	struct wire_metric m;
 
-	if (!n->loaded || slot >= n->candidate_count || !wire_metric_get(w, &m))
+	if (node_worker(n) < WORKER_LOADED || slot >= n->candidate_count || !wire_metric_get(w, &m))
 		return false;
 	struct sim_candidate *s = n->candidates[slot];
 	return script_metrics_put(&s->metrics, &m, s->term.hooks.state == TERM_NONE ? 0 : s->term.hooks.term);
@@ -320,7 +350,7 @@ static bool node_on_job(const struct sim_node *n, struct wire *w)
 {
 	struct script_jobs jobs = { 0 };
 	struct wire_job m;
-	bool good = n->loaded && wire_slot(w) < n->candidate_count && wire_job_get(w, &m) &&
+	bool good = node_worker(n) >= WORKER_LOADED && wire_slot(w) < n->candidate_count && wire_job_get(w, &m) &&
 	            script_jobs_put(&jobs, &m, m.term);
 
 	script_jobs_clear(&jobs);
@@ -347,7 +377,7 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 	case WIRE_END:
 	case WIRE_SAVE:
 	case WIRE_NEXT_STOPPED:
-		return n->loaded && slot < n->candidate_count &&
+		return node_worker(n) >= WORKER_LOADED && slot < n->candidate_count &&
 		       term_supervision_message(&n->candidates[slot]->term, type, w);
 	case WIRE_METRIC:
 		return node_on_metric(n, w);
@@ -369,7 +399,7 @@ static void node_on_message(struct sim_node *n, const struct sim_message *m)
 	log_event(LOG_ERROR, NULL, "worker_malformed",
 	          "a message (%s, %zu bytes) from the worker makes no sense: killing it",
 	          type ? wire_name(type) : "of no known type", m->len);
-	n->kill_due = true;
+	node_end_worker(n);
 }
 
 /* ---- running what is ready ---- */
@@ -390,15 +420,80 @@ static void node_give_message(struct sim_node *n, const struct sim_message *m)
 
 static void node_go_down(struct sim_node *n);
 
-static bool node_all_finished(const struct sim_node *n)
+static void node_load(struct sim_node *n);
+static void node_worker_gone(struct sim_node *n);
+
+static void node_on_life_timer(struct timer *t)
 {
-	for (uint32_t i = 0; i < n->candidate_count; i++)
-		if (n->candidates[i]->elector && !term_supervision_finished(&n->candidates[i]->term))
-			return false;
-	return true;
+	node_tell((struct sim_node *)((char *)t - offsetof(struct sim_node, life_timer)), LIFE_EV_TIMER);
 }
 
-static void node_replace_worker(struct sim_node *n);
+/* A worker that is told to leave does so at once. */
+static void node_time(struct sim_node *n, enum life_timer timer)
+{
+	nsec after = timer == LIFE_TIMER_START      ? options_start_timeout(&n->options)
+	             : timer == LIFE_TIMER_BACK_OFF ? term_back_off(n->sets[0].failures)
+	                                            : NSEC_NEVER;
+
+	timer_stop(&n->time, &n->life_timer);
+	if (after != NSEC_NEVER)
+		timer_start(&n->time, &n->life_timer, (double)after / NSEC_PER_SEC);
+}
+
+static void node_carry_out(struct sim_node *n, const struct life_action *a)
+{
+	struct term_supervision *t = a->candidate == LIFE_NONE ? NULL : &n->candidates[a->candidate]->term;
+
+	switch (a->what) {
+	case LIFE_DO_SPAWN:
+		node_load(n);
+		return;
+	case LIFE_DO_TIMER:
+		node_time(n, a->timer);
+		return;
+	case LIFE_DO_CHECK:
+		node_open(n);
+		return;
+	case LIFE_DO_GO:
+		node_send_go(n, a->first);
+		return;
+	case LIFE_DO_KILL:
+	case LIFE_DO_QUIT:
+		node_end_worker(n);
+		return;
+	case LIFE_DO_SERVE:
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_READY });
+		return;
+	case LIFE_DO_END:
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
+		return;
+	case LIFE_DO_OVER:
+		node_go_down(n);
+		return;
+	case LIFE_DO_LOAD:
+	case LIFE_DO_MOVE:
+	case LIFE_DO_STIR:
+	case LIFE_DO_KILL_TERM:
+	case LIFE_DO_FORGET:
+	case LIFE_DO_SETTLED:
+	case LIFE_DO_ANSWER:
+	case LIFE_DO_FAIL:
+		return; /* nothing is reloaded here, and what fails has failed the test */
+	}
+}
+
+static bool node_live(struct sim_node *n)
+{
+	struct life_action a;
+
+	node_refresh(n);
+	if (!life_next(&n->life, &a))
+		return false;
+	node_carry_out(n, &a);
+	for (uint32_t i = 0; n->up && i < n->life.candidate_count; i++)
+		term_supervision_look(&n->candidates[i]->term);
+	return true;
+}
 
 /* One step. false: there is nothing to do. */
 static bool node_settle_one(struct sim_node *n)
@@ -406,9 +501,11 @@ static bool node_settle_one(struct sim_node *n)
 	struct sim_message *m;
 
 	if (n->kill_due) {
-		node_replace_worker(n);
+		node_worker_gone(n);
 		return true;
 	}
+	if (node_live(n))
+		return true;
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		if (sim_candidate_swept(n->candidates[i]))
 			return true;
@@ -431,8 +528,6 @@ static void node_settle(struct sim_node *n)
 	sim_enter(n->sim, n);
 	while (n->up && !n->sim->failed && node_settle_one(n))
 		;
-	if (n->up && n->leaving && node_all_finished(n))
-		node_go_down(n);
 	sim_enter(n->sim, before);
 }
 
@@ -474,8 +569,10 @@ static void node_free_candidates(struct sim_node *n)
 		free(n->candidates[i]);
 	}
 	free(n->candidates);
+	free(n->life.candidate);
+	n->life.candidate = NULL;
 	n->candidates = NULL;
-	n->candidate_count = 0;
+	n->candidate_count = n->life.candidate_count = 0;
 }
 
 /* As when the worker's process dies: tasks that wait are not told. */
@@ -487,7 +584,6 @@ static void node_unload(struct sim_node *n)
 	script_free(n->script);
 	environ = n->environment_now = n->environment;
 	n->script = NULL;
-	n->loaded = n->ready = false;
 	n->described = 0;
 	timeline_fini(&n->script_time);
 	messages_empty(&n->to_script);
@@ -515,7 +611,9 @@ void sim_node_start(struct sim_node *n)
 	int fd[PAGE_FILES];
 
 	n->up = true;
-	n->leaving = n->began = n->opened = n->kill_due = false;
+	n->opened = n->kill_due = false;
+	memset(n->sets, 0, sizeof n->sets);
+	n->life = (struct life){ .set = n->sets, .set_count = 2 };
 	n->paused_until = 0;
 	node_set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
@@ -530,7 +628,8 @@ void sim_node_start(struct sim_node *n)
 	n->holding = true;
 	timer_init(&n->time, &n->hold, node_on_hold);
 	timer_start(&n->time, &n->hold, 0);
-	node_load(n);
+	timer_init(&n->time, &n->life_timer, node_on_life_timer);
+	node_tell(n, LIFE_EV_BEGIN);
 	node_settle(n);
 }
 
@@ -540,6 +639,7 @@ static void node_go_down(struct sim_node *n)
 	node_free_candidates(n);
 	lock_env_fini(&n->env);
 	timer_stop(&n->time, &n->hold);
+	timer_stop(&n->time, &n->life_timer);
 	timeline_fini(&n->time);
 	page_unmap(n->page);
 	n->page = NULL;
@@ -561,12 +661,7 @@ void sim_node_stop(struct sim_node *n)
 {
 	bool inside = n->sim->current == n;
 
-	n->leaving = true;
-	sim_enter(n->sim, n);
-	for (uint32_t i = 0; i < n->candidate_count; i++)
-		if (n->candidates[i]->elector)
-			term_supervision_tell(&n->candidates[i]->term,
-			                      (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
+	node_tell(n, LIFE_EV_END);
 	if (inside)
 		return;
 	node_settle(n);
@@ -585,24 +680,27 @@ void sim_node_resign(struct sim_node *n, double seconds)
 	sim_enter(n->sim, NULL);
 }
 
-/* The worker dies, and its replacement starts at once. */
-static void node_replace_worker(struct sim_node *n)
+/* The worker dies. What follows is as in a program: its replacement starts at once, or after a back-off. */
+static void node_worker_gone(struct sim_node *n)
 {
 	n->kill_due = false;
-	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
+	if (!n->life.ending || node_worker(n) != WORKER_DYING)
+		log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
 	node_unload(n);
+	node_tell(n, LIFE_EV_ENDED);
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		n->candidates[i]->sweeping = n->candidates[i]->sweeping_next = 0;
 		script_metrics_worker_gone(&n->candidates[i]->metrics);
 		term_supervision_dead(&n->candidates[i]->term, true);
 	}
-	node_load(n);
+	node_tell(n, LIFE_EV_GONE);
 }
 
 void sim_node_kill_worker(struct sim_node *n)
 {
 	sim_enter(n->sim, n);
-	node_replace_worker(n);
+	if (n->script)
+		node_worker_gone(n);
 	node_settle(n);
 	sim_enter(n->sim, NULL);
 }

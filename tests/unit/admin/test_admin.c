@@ -103,7 +103,7 @@ static nsec since_renewal(const struct stuck *s)
 static void lose_and_stay(struct stuck *s, const struct lease_times *times)
 {
 	is_int(since_renewal(s), -1, "before it has led there is no renewal to speak of");
-	elector_campaign(s->elector);
+	elector_bar(s->elector, NULL);
 	while (!s->led)
 		ev_run(s->loop, EVRUN_ONCE);
 	ok(since_renewal(s) >= 0 && since_renewal(s) <= times->lease, "a leader tells how long ago it renewed");

@@ -176,7 +176,7 @@ static void start_as(struct candidate *c, struct told *told, nsec lease, struct 
 		printf("Bail out! %s\n", err.text);
 		exit(1);
 	}
-	elector_campaign(c->elector);
+	elector_bar(c->elector, NULL);
 }
 
 static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))

@@ -311,7 +311,7 @@ static void asked(void)
 	config.asks = true;
 	c.answers = false;
 	start(&c, &config);
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.asks, 2) && c.leads == 0, "who is told no does not lead, and asks again");
 	c.answers = true;
 	ok(until(&c, &c.leads, 1), "who is told yes leads");
@@ -333,8 +333,8 @@ static void observer(void)
 	start(&c, &config);
 	elector_tell_leader(c.elector);
 	is_int(c.others, 0, "before the store was read nobody is told");
-	elector_pause(c.elector, "of no matter");
-	elector_campaign(c.elector);
+	elector_bar(c.elector, "of no matter");
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.others, 1), "an observer hears who leads");
 	is_str(c.leader, "somebody", "by its name");
 	is_str(c.address, "10.9.9.9:9", "and its address");
@@ -356,9 +356,9 @@ static void paused(void)
 	prepare(&c);
 	struct elector_config config = config_of(&c);
 	start(&c, &config);
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	until(&c, &c.leads, 1);
-	elector_pause(c.elector, "the script is replaced");
+	elector_bar(c.elector, "the script is replaced");
 	elector_status(c.elector, &s);
 	ok(s.leading && strcmp(s.paused_why, "the script is replaced") == 0,
 	   "a pause has its reason, and the term goes on");
@@ -380,7 +380,7 @@ static void trouble(void)
 	start(&c, &config);
 	twist.read = LOCK_FAILED;
 	twist.code = ERR_UNREACHABLE;
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.troubles, 2), "a store that fails is told of each time");
 	is_str(c.trouble, "the store says no to a read", "in its words");
 	twist.read = LOCK_OK;
@@ -404,7 +404,7 @@ static void hopeless(void)
 	start(&c, &config);
 	twist.read = LOCK_REFUSED;
 	twist.code = ERR_USAGE;
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.hopeless, 1), "what no later try can mend is told as such: %s", c.trouble);
 	fini(&c);
 }
@@ -418,7 +418,7 @@ static void low_token(void)
 	struct elector_config config = config_of(&c);
 	start(&c, &config);
 	twist.token = 10;
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.troubles, 1) && c.leads == 0, "a token below one that was seen is not led by");
 	ok(strstr(c.trouble, "10") && strstr(c.trouble, "1000"), "%s", c.trouble);
 	twist.token = 2000;
@@ -437,7 +437,7 @@ static void foreign(void)
 	prepare(&c);
 	struct elector_config config = config_of(&c);
 	start(&c, &config);
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(until(&c, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s", c.trouble);
 	is_int(c.leads, 0, "nobody leads on it");
 	fini(&c);

@@ -204,7 +204,7 @@ static void start(struct candidate *c)
 	c->elector = elector_new(&config, &callbacks, c, &err);
 	if (!c->elector)
 		printf("Bail out! %s\n", err.text), exit(1);
-	elector_campaign(c->elector);
+	elector_bar(c->elector, NULL);
 }
 
 static void stop(struct candidate *c)

@@ -386,7 +386,7 @@ static struct node *node_start(int i, const struct elector_callbacks *cb, bool c
 	n->elector = elector_new(&config, cb, n, &err);
 	if (!n->elector)
 		printf("Bail out! %s\n", err.text), exit(1);
-	elector_campaign(n->elector);
+	elector_bar(n->elector, NULL);
 	return n;
 }
 

@@ -151,7 +151,7 @@ static void node_start(struct world *w, int i)
 		printf("Bail out! %s\n", err.text);
 		exit(1);
 	}
-	elector_campaign(n->elector);
+	elector_bar(n->elector, NULL);
 }
 
 static void node_end(struct node *n)

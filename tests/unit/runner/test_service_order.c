@@ -176,7 +176,7 @@ static void begin(bool published)
 	turn();
 	ok(store.busy && store.wish.aim == SERVICE_LOOK, "a candidate looks whether the Service is there");
 	answer();
-	elector_campaign(u.elector);
+	elector_bar(u.elector, NULL);
 	until(&u.leads, 1);
 	turn();
 	ok(store.busy && store.wish.aim == SERVICE_PUBLISH && store.wish.token == u.token &&
@@ -286,7 +286,7 @@ static void never_begun(void)
 	ok(make("web", url, "10.0.0.1:80", &err), "a candidate whose user cannot lead");
 	turn();
 	answer();
-	elector_campaign(u.elector);
+	elector_bar(u.elector, NULL);
 	until(&u.stops, 1);
 	elector_stopped(u.elector, true);
 	until(&u.finished, 1);
