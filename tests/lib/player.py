@@ -53,7 +53,8 @@ NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 SLOT = struct.Struct("=QqqqqqI")  # the first fields of the 64 bytes
 IDLE, LEADING, STOPPING = range(3)
 WORKS = (  # as enum page_work
-    "waits loads task on_start may_lead on_new_leader on_no_leader on_next on_next_over on_leading on_stopping on_stopped"
+    "waits loads task on_start may_lead on_new_leader on_no_leader on_next on_next_over on_leading on_stopping "
+    "on_stopped"
 ).split()
 
 
@@ -118,7 +119,7 @@ class Page:
         struct.pack_into("=Q", self.marks, 64 + 64 * slot, 0)
         self.put(slot, term, token, instant(seconds), instant(kill))
 
-    def work(self) -> tuple[int, int]:
+    def work(self) -> Any:
         """What the worker says that it runs, and for which slot."""
         return struct.unpack_from("=II", self.marks, 0)
 

@@ -182,7 +182,8 @@ static void test_answers(void)
 		abort();
 	wire_kept_put(&list, &(struct wire_kept){ .lock = "lock", .identity = "me" });
 	const unsigned char *parts = (const unsigned char *)list.data;
-	wire_go_put(&m, &(struct wire_go){ .what = WIRE_GO_FIRST, .elections = { .at = parts, .end = parts + list.len } });
+	wire_go_put(&m,
+	            &(struct wire_go){ .what = WIRE_GO_FIRST, .elections = { .at = parts, .end = parts + list.len } });
 	tell(&m);
 	buf_fini(&list);
 	struct instant end = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
