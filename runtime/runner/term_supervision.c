@@ -430,15 +430,30 @@ static void supervision_finish(struct term_supervision *t)
 
 /* ---- the term ---- */
 
-/* Nothing of this is stored, so nothing can forget to change it. */
+/* What keeps it from campaigning. Nothing of this is stored, so nothing can forget to change it. */
+static const char *supervision_bar(const struct term_supervision *t, const struct term_context *now)
+{
+	if (now->bar)
+		return now->bar;
+	return t->hooks.let_go ? "on_stopped of its last term has not run" : NULL;
+}
+
 void term_supervision_look(struct term_supervision *t)
 {
 	struct term_context now = t->ops->context(t->arg);
-	const char *owed = t->hooks.let_go ? "on_stopped of its last term has not run" : NULL;
 
 	elector_ready(t->elector, now.ready);
 	if (!now.ending && !t->hooks.finished)
-		elector_bar(t->elector, now.bar ? now.bar : owed);
+		elector_bar(t->elector, supervision_bar(t, &now));
+}
+
+/* Who may not campaign any more is told so before the elector hears that a term is over, and might begin another. */
+static void supervision_look_first(struct term_supervision *t)
+{
+	struct term_context now = t->ops->context(t->arg);
+
+	if (supervision_bar(t, &now))
+		term_supervision_look(t);
 }
 
 void term_supervision_tell(struct term_supervision *t, struct term_event e)
@@ -465,6 +480,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
 	if (a.set & TERM_DO_OVER && t->ops->over)
 		t->ops->over(t->arg);
+	supervision_look_first(t);
 	supervision_tell_elector(t, &a, &e);
 	if (!taken)
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_REFUSED });

@@ -196,6 +196,9 @@ static void worker_set_on_ended(void *arg, int status)
 		if (worker_set_serves(s, i))
 			elector_look(r->candidates[i]->elector);
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = s->number });
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (worker_set_serves(s, i))
+			term_supervision_look(&r->candidates[i]->term);
 }
 
 static void worker_set_on_gone(void *arg, bool reaped, int status)

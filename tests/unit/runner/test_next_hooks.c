@@ -6,11 +6,12 @@
 
 static struct next_hooks h;
 static struct next_actions a;
-static bool ready;
+static bool ready, moves;
 
 static void step(struct next_event e)
 {
 	e.ready = ready;
+	e.moves = moves;
 	a = next_hooks_step(&h, &e);
 }
 
@@ -34,6 +35,7 @@ static void enter(enum next_state state)
 {
 	h = (struct next_hooks){ 0 };
 	ready = true;
+	moves = false;
 	next_hooks_configure(&h, true, 3 * NSEC_PER_SEC);
 	if (state == NEXT_IDLE)
 		return;
@@ -264,6 +266,7 @@ static void test_worker(void)
 static void test_reload(void)
 {
 	enter(NEXT_RUNNING);
+	moves = true;
 	happens(NEXT_EV_MOVE);
 	stopped(1, NEXT_END_DONE);
 	swept(1, true);
@@ -271,6 +274,7 @@ static void test_reload(void)
 	   "a reload ends on_next, and it does not begin in the old worker");
 	happens(NEXT_EV_NEXT);
 	ok(h.state == NEXT_IDLE, "not even if it comes next then");
+	moves = false;
 	happens(NEXT_EV_READY);
 	ok(h.state == NEXT_RUNNING && h.number == 2, "it begins in the new one");
 }

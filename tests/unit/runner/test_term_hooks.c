@@ -285,21 +285,21 @@ static const struct row {
 	    { TERM_NONE, OVER } } },
 	{ "a worker is ready",
 	  { .kind = TERM_EV_READY },
-	  { { TERM_NONE, TERM_DO_CAMPAIGN },
-	    { TERM_LEADING, TERM_DO_CAMPAIGN },
-	    { TERM_DRAINING, TERM_DO_CAMPAIGN },
-	    { TERM_STOPPING, TERM_DO_CAMPAIGN },
-	    { TERM_CLEANING, CLEANS | TERM_DO_CAMPAIGN },
-	    { TERM_CLEANING, TERM_DO_CAMPAIGN },
-	    { TERM_SWEEPING, TERM_DO_CAMPAIGN },
-	    { TERM_GONE, TERM_DO_CAMPAIGN } } },
+	  { { TERM_NONE, 0 },
+	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
+	    { TERM_STOPPING, 0 },
+	    { TERM_CLEANING, CLEANS },
+	    { TERM_CLEANING, 0 },
+	    { TERM_SWEEPING, 0 },
+	    { TERM_GONE, 0 } } },
 	{ "the timer fires",
 	  { .kind = TERM_EV_TIMER },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
 	    { TERM_STOPPING, TERM_DO_LOG | UNDRAINS },
 	    { TERM_STOPPING, 0 },
-	    { TERM_OWED, TERM_DO_LOG | TERM_DO_PAUSE | TERM_DO_REPORT },
+	    { TERM_OWED, TERM_DO_LOG | TERM_DO_REPORT },
 	    { TERM_CLEANING, TERM_DO_KILL },
 	    { TERM_SWEEPING, 0 },
 	    { TERM_GONE, 0 } } },
@@ -319,7 +319,7 @@ static const struct row {
 	    { TERM_LEADING, TERM_DO_END },
 	    { TERM_DRAINING, TERM_DO_END },
 	    { TERM_STOPPING, TERM_DO_END },
-	    { TERM_OWED, TERM_DO_TIMER | TERM_DO_HURRY | TERM_DO_END },
+	    { TERM_OWED, TERM_DO_TIMER | TERM_DO_END },
 	    { TERM_CLEANING, TERM_DO_END },
 	    { TERM_SWEEPING, TERM_DO_END },
 	    { TERM_GONE, TERM_DO_END } } },
@@ -410,9 +410,8 @@ static void a_term(void)
 	step((struct term_event){ .kind = TERM_EV_SWEPT, .term = TERM + 1, .clean = true });
 	ok(h.state == TERM_SWEEPING && !a.set, "and neither does another term's sweep");
 	swept(true);
-	ok(a.reaped && !(a.set & TERM_DO_CAMPAIGN), "the elector hears once that nothing of the term runs");
-	ok(TERM_DO_PAGE_IDLE < TERM_DO_OVER && TERM_DO_OVER < TERM_DO_END && TERM_DO_END < TERM_DO_REPORT &&
-	           TERM_DO_REPORT < TERM_DO_CAMPAIGN,
+	ok(a.reaped, "the elector hears once that nothing of the term runs");
+	ok(TERM_DO_PAGE_IDLE < TERM_DO_OVER && TERM_DO_OVER < TERM_DO_END && TERM_DO_END < TERM_DO_REPORT,
 	   "after the page is idle and whoever counts terms has heard of it");
 	lead();
 	step((struct term_event){ .kind = TERM_EV_ENDS, .term = TERM + 1 });
@@ -627,7 +626,7 @@ static void owed(void)
 	ready();
 	ok(h.state == TERM_CLEANING, "once more");
 	dead(true);
-	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | TERM_DO_LOG | OVER) && a.reaped,
+	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_LOG | OVER) && a.reaped,
 	   "and no third one");
 	is_int(a.note, TERM_NOTE_GIVEN_UP, "which is told");
 
@@ -670,29 +669,17 @@ static void nothing_owed(void)
 	h.has_on_stopped = false;
 	lead();
 	dead(true);
-	ok(h.state == TERM_GONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | TERM_DO_END) && a.grace == 0,
+	ok(h.state == TERM_GONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_END) && a.grace == 0,
 	   "a script without on_stopped owes nothing: the term ends");
 	stop();
 	ok(a.set == OVER && a.reaped, "and is over as soon as the elector says so");
 	enter(TERM_STOPPING);
 	h.has_on_stopped = false;
 	dead(true);
-	ok(a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | OVER) && a.reaped, "or at once if it had said so");
-	ok(TERM_DO_PAUSE < TERM_DO_REPORT, "without a worker it does not campaign when it hears of that");
+	ok(a.set == (TERM_DO_PAGE_IDLE | OVER) && a.reaped, "or at once if it had said so");
 	begin();
 	dead(true);
-	ok(a.set == TERM_DO_PAUSE, "nor does one that does not lead");
-	ready();
-	ok(a.set == TERM_DO_CAMPAIGN, "until there is a worker");
-	for (int i = 0; i < 4; i++) {
-		begin();
-		h.finished = i == 0;
-		h.paused = i == 1;
-		now.ending = i == 2;
-		now.once = i == 3;
-		dead(true);
-		ok(!a.set, "which is not said of one that %s", i == 1 ? "an operator has paused" : "campaigns no more");
-	}
+	ok(!a.set, "of a candidate without a term nothing follows");
 	enter(TERM_STOPPING);
 	now.killing = true;
 	dead(true);
@@ -714,32 +701,11 @@ static void let_go(void)
 	ok(a.set == TERM_DO_END && h.term == TERM, "meanwhile nothing is led, if a write that was given up lands");
 	step((struct term_event){ .kind = TERM_EV_STOP, .reason = LEASE_WORKER, .held = true });
 	ok(a.set == TERM_DO_REPORT && a.reaped && h.state == TERM_OWED, "and what was not led has stopped");
-	now.ready = true;
-	step((struct term_event){ .kind = TERM_EV_RESUME });
-	ok(!a.set, "no operator makes it campaign");
 	ready();
-	ok(h.state == TERM_CLEANING && !(a.set & TERM_DO_CAMPAIGN), "a worker that comes runs the hook first");
+	ok(h.state == TERM_CLEANING && h.let_go, "a worker that comes runs the hook before the candidate campaigns again");
 	stopped(TERM);
 	swept(true);
-	ok(a.set == (TERM_DO_PAGE_IDLE | OVER | TERM_DO_CAMPAIGN), "and then it campaigns again");
-	stop();
-	ok(!(a.set & TERM_DO_CAMPAIGN), "once");
-
-	for (int i = 0; i < 3; i++) {
-		enter(TERM_OWED);
-		timer();
-		if (i == 0)
-			step((struct term_event){ .kind = TERM_EV_PAUSE });
-		ready();
-		stopped(TERM);
-		now.ending = i == 1;
-		now.ready = i != 2;
-		swept(true);
-		ok(h.state == TERM_NONE && !(a.set & TERM_DO_CAMPAIGN), "but not %s",
-		   i == 0   ? "if an operator has paused it"
-		   : i == 1 ? "if the program ends"
-		            : "without a worker");
-	}
+	ok(a.set == (TERM_DO_PAGE_IDLE | OVER) && !h.let_go, "which nothing of the term keeps it from after that");
 	enter(TERM_OWED);
 	now.ending = true;
 	timer();
@@ -854,16 +820,6 @@ static void leaving(void)
 	swept(true);
 	ok(a.set == (TERM_DO_PAGE_IDLE | OVER | TERM_DO_FINISHED),
 	   "an elector that finished before the hooks had: the program may leave after them");
-	begin();
-	step((struct term_event){ .kind = TERM_EV_PAUSE });
-	ok(a.set == TERM_DO_PAUSE, "an operator pauses it");
-	ready();
-	ok(!a.set, "so a worker that comes does not make it campaign");
-	step((struct term_event){ .kind = TERM_EV_RESUME });
-	ok(a.set == TERM_DO_CAMPAIGN, "the operator does");
-	now.ready = false;
-	step((struct term_event){ .kind = TERM_EV_RESUME });
-	ok(!a.set, "if there is a worker");
 }
 
 int main(void)
