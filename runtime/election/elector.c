@@ -144,7 +144,7 @@ static const char *elector_lacks(const struct elector *e)
 	struct lease_standing s;
 
 	lease_stands(e->lease, clock_now(), &s);
-	return readiness_lacks(&e->readiness, &s, &e->contact);
+	return readiness_lacks(&e->readiness, lease_phase(e->lease), &s, &e->contact);
 }
 
 /* A user may say that all has stopped from inside `stop`, so the term is closed when that event has been carried out.
@@ -166,7 +166,7 @@ static void elector_follow(struct elector *e)
 	const char *lacks = elector_lacks(e);
 
 	next_link_role(e->next, role, role == SUCCESSOR_LEADER ? lease_term(e->lease) : 0);
-	next_link_ready(e->next, !lacks, e->next_options.priority);
+	next_link_ready(e->next, role == SUCCESSOR_LEADER ? NULL : lacks, e->next_options.priority);
 	next_link_awake(e->next);
 	if (role == SUCCESSOR_STANDBY && readiness_to_ask(&e->readiness, lacks, clock_now()))
 		elector_ask(e);
@@ -227,6 +227,20 @@ static void elector_on_settled(void *arg)
 	elector_look(arg);
 }
 
+/* Who comes next stands in the same store. What is refused there alone says nothing of the lock. */
+static void elector_on_next_written(void *arg, const struct lock_result *r)
+{
+	struct elector *e = arg;
+	bool was = e->contact.unwritable;
+
+	if (r->outcome == LOCK_OK)
+		elector_wrote(e);
+	else
+		elector_write_failed(e, r);
+	if (was != e->contact.unwritable)
+		elector_look(e);
+}
+
 static void elector_on_say(void *arg, enum log_level level, const char *event, const char *text)
 {
 	elector_say(arg, level, event, "%s", text);
@@ -238,6 +252,7 @@ static const struct next_link_callbacks next_callbacks = {
 	.hand_over = elector_on_hand_over,
 	.not_handed_over = elector_on_not_handed_over,
 	.settled = elector_on_settled,
+	.written = elector_on_next_written,
 	.say = elector_on_say,
 };
 
@@ -406,6 +421,12 @@ void elector_answer(struct elector *e, bool yes, const char *address, const int6
 		e->next_options.priority = *priority;
 	readiness_answered(&e->readiness, yes);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
+}
+
+void elector_answer_late(struct elector *e)
+{
+	readiness_late(&e->readiness);
+	elector_look(e);
 }
 
 void elector_stopped(struct elector *e, bool reaped)

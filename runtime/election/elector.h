@@ -93,6 +93,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 void elector_bar(struct elector *e, const char *why);
 /* address NULL, priority NULL: as it was. May also be called without having been asked. */
 void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority);
+void elector_answer_late(struct elector *e); /* may_lead has not answered in time: until it does, it is no yes */
 void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
 
 /* Ends the term, if one runs, for this reason, and releases the lease when the script has stopped. The candidate does
@@ -104,7 +105,7 @@ void elector_next_term(struct elector *e, nsec grace);
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_configure_next(struct elector *e, const struct elector_next_options *o);
 void elector_configure_address(struct elector *e, const char *address); /* the same; "": none */
-/* Whether its user could lead now (a worker is there); true from the start. Who is not ready never comes next. */
+/* Whether its user could lead now (a worker is there); true from the start. Part of elector_status.lacks. */
 void elector_ready(struct elector *e, bool ready);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
@@ -141,7 +142,10 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	struct lease_times times; /* in force */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 
-	/* What keeps it from leading. */
+	/* Why it could not lead now, by all that is known (readiness.h): NULL: it could, or it leads. The rest says more
+	 * of what keeps it from leading. */
+	const char *lacks;
+	bool worker; /* its user could lead: elector_ready */
 	struct lease_standing standing;
 	const char *paused_why;
 	const char *trouble; /* what was last wrong with the store or the record, and is not over */

@@ -99,11 +99,15 @@ void elector_say(struct elector *e, enum log_level level, const char *event, con
 /* The same trouble is logged once, and again after a minute: a store that is down must not fill the disk. */
 void elector_say_trouble(struct elector *e, const char *event, const char *text);
 void elector_trouble_over(struct elector *e);
-/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. */
-void elector_trouble_over_if_readable(struct elector *e, const struct version *seen);
+/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. What was
+ * refused to this elector alone only a write of its own ends. */
+void elector_was_read(struct elector *e, const struct version *seen);
 /* An operation had no answer, or had one. A store that has been silent for as long as a leader could not survive is
  * said to be lost, once. */
-void elector_contact_failed(struct elector *e, bool write);
+void elector_read_failed(struct elector *e);
 void elector_contact_good(struct elector *e);
+/* A write was not taken, as the answer says. A store that takes none is said to be so, once. */
+void elector_write_failed(struct elector *e, const struct lock_result *r);
+void elector_wrote(struct elector *e); /* the record of who comes next */
 
 #endif

@@ -78,7 +78,7 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 	bool is_next = r->outcome == LOCK_OK && nomination_is(r->record);
 
 	if (r->outcome != LOCK_FOREIGN && !is_next)
-		elector_trouble_over_if_readable(e, &r->version);
+		elector_was_read(e, &r->version);
 	e->version = r->version;
 	if (r->outcome == LOCK_OK && !is_next) {
 		if (*r->record->forced && strcmp(r->record->forced, e->seen.forced) != 0)
@@ -116,7 +116,7 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 		remember_read(e, r, &ev.sight);
 	} else {
 		elector_say_trouble(e, "read_failed", r->err.text);
-		elector_contact_failed(e, false);
+		elector_read_failed(e);
 	}
 	elector_watch(e); /* the store may refuse it by now, or offer it again */
 	bool hopeless = r->outcome == LOCK_REFUSED && r->err.code == ERR_USAGE && !e->contact.answered;
@@ -179,6 +179,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 		handed_over(e);
 	if (what == LEASE_RENEW && e->cb->renewed)
 		e->cb->renewed(e->arg, elapsed_holder(r->sent_at, clock_now()));
+	store_contact_wrote(&e->contact);
 	if (s->low_token)
 		say_low_token(e);
 	else if (!e->low_token)
@@ -193,6 +194,7 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	if (r->outcome == LOCK_CONFLICT) {
 		e->slow_paths += renewing;
 		elector_contact_good(e);
+		store_contact_others_wrote(&e->contact);
 		return;
 	}
 	elector_say_trouble(e,
@@ -201,7 +203,7 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	                                                  : "acquire_failed",
 	                    r->err.text);
 	e->unwritable = true;
-	elector_contact_failed(e, true);
+	elector_write_failed(e, r);
 }
 
 void elector_drop_written(struct elector *e)

@@ -114,11 +114,11 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.transitions = e->transitions,
 	};
 	lease_stands(e->lease, now, &out->standing);
-	const char *lacks = leading ? "it leads"
-	                    : term  ? "its term is ending"
-	                            : readiness_lacks(&e->readiness, &out->standing, &e->contact);
-	out->next.able = !lacks;
-	out->next.unable_why = lacks ? lacks : "";
+	out->worker = e->readiness.user;
+	out->lacks = readiness_lacks(&e->readiness, phase, &out->standing, &e->contact);
+	const char *unable = leading ? "it leads" : term ? "its term is ending" : out->lacks;
+	out->next.able = !unable;
+	out->next.unable_why = unable ? unable : "";
 	out->next.priority_self = e->next_options.priority;
 	memcpy(out->next.handovers, e->handovers, sizeof e->handovers);
 	next_link_status(e->next, &e->seen, &out->next);

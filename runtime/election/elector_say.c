@@ -1,6 +1,7 @@
 #include "election/elector_internal.h"
 
 #include "base/mem.h"
+#include "election/outcome.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,12 +57,12 @@ void elector_trouble_over(struct elector *e)
 	            (double)elapsed_standby(e->trouble_since, clock_now()) / NSEC_PER_SEC);
 }
 
-void elector_contact_failed(struct elector *e, bool write)
+void elector_read_failed(struct elector *e)
 {
 	struct instant now = clock_now();
 	nsec silence = store_contact_silence(&e->contact, now);
 
-	if (store_contact_failed(&e->contact, write, lease_publishes(e->lease)->renew, now))
+	if (store_contact_read_failed(&e->contact, lease_publishes(e->lease)->renew, now))
 		elector_say(e, LOG_WARN, "store_lost",
 		            "the store has not answered for %.1f s: until it does, this candidate cannot lead%s",
 		            (double)silence / NSEC_PER_SEC, e->contact.answered ? "" : " (it has not answered once)");
@@ -73,8 +74,27 @@ void elector_contact_good(struct elector *e)
 		elector_trouble_over(e);
 }
 
-void elector_trouble_over_if_readable(struct elector *e, const struct version *seen)
+void elector_write_failed(struct elector *e, const struct lock_result *r)
 {
-	if (!e->low_token && (!e->unwritable || strcmp(seen->text, e->version.text) != 0))
+	if (store_contact_write_failed(&e->contact, outcome_of_write(r), lease_publishes(e->lease)->renew, clock_now()))
+		elector_say(e, LOG_WARN, "store_unwritable",
+		            "the store does not take our writes: until it does, this candidate cannot lead: %s",
+		            r->err.text);
+}
+
+void elector_wrote(struct elector *e)
+{
+	store_contact_wrote(&e->contact);
+	if (!e->low_token)
+		elector_trouble_over(e);
+}
+
+void elector_was_read(struct elector *e, const struct version *seen)
+{
+	if (strcmp(seen->text, e->version.text) != 0)
+		store_contact_others_wrote(&e->contact);
+	else if (e->unwritable)
+		return;
+	if (!e->low_token && !e->contact.refused)
 		elector_trouble_over(e);
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "election/outcome.h"
+#include "election/readiness.h"
 #include "loop/timeline.h"
 
 #include <stdarg.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char no_name[] = "its identity or its address is longer than 255 bytes", no_news[] = "";
 
 #define EVENTS_MAX 8 /* that callbacks may add while one is carried out */
 
@@ -30,7 +33,7 @@ struct next_link {
 	int event_count;
 	enum successor_role role; /* what the machine was told last, or will be */
 	uint64_t term;
-	bool ready;
+	const char *lacks; /* NULL: it is ready */
 	int64_t priority;
 
 	/* The record. */
@@ -146,6 +149,12 @@ static void link_failed(struct next_link *l, const struct lock_result *r, bool w
 	l->unwritable = writing;
 }
 
+/* Where another try would hardly help soon. */
+static bool link_write_is_vain(const struct lock_result *r)
+{
+	return r->outcome != LOCK_OK && r->outcome != LOCK_CONFLICT && outcome_of_write(r) != WRITE_UNSURE;
+}
+
 static struct successor_sight link_was_read(struct next_link *l, const struct lock_result *r)
 {
 	struct successor_sight s = { .kind = NOMINEE_ABSENT };
@@ -200,7 +209,7 @@ static void link_on_written(void *arg, const struct lock_result *r)
 	struct successor_event e = { .kind = SUCCESSOR_EV_WRITE_DONE,
 		                     .op = l->op,
 		                     .outcome = outcome_of(r->outcome),
-		                     .refused = link_refused(r),
+		                     .refused = link_write_is_vain(r),
 		                     .sent_at = r->sent_at };
 
 	if (l->closing)
@@ -217,6 +226,8 @@ static void link_on_written(void *arg, const struct lock_result *r)
 	}
 	drop_written(l);
 	link_step(l, e);
+	if (r->outcome == LOCK_OK || (e.refused && outcome_of_write(r) == WRITE_FULL))
+		l->cb->written(l->arg, r);
 }
 
 static void start_write(struct next_link *l, const struct successor_actions *a, struct instant by)
@@ -228,6 +239,13 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 		.retry_ms = l->machine.options.retry / NSEC_PER_MS,
 	};
 
+	record_init(r);
+	record_copy(r, &l->seen);
+	if (a->as_is) {
+		nomination_decline(r, a->declines ? l->wanted : "", a->declines && l->lacks ? l->lacks : "");
+		l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
+		return;
+	}
 	n.since_us = link_sight(l, &l->seen).mine ? l->seen.acquired_us : n.wall_us;
 	if (!a->nobody) {
 		advice_set(n.who.identity, l->author->identity);
@@ -237,9 +255,9 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 	}
 	if (a->answers && a->answers == nomination_request(l->wanted))
 		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);
-	record_init(r);
-	record_copy(r, &l->seen);
 	nomination_fill(r, &n);
+	if (a->declines)
+		nomination_decline(r, l->wanted, l->lacks ? l->lacks : "");
 	nonce_hex(r->write, sizeof r->write / 2);
 	l->may_name = l->unsettled = true;
 	l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
@@ -279,19 +297,37 @@ static void link_publish(struct next_link *l)
 	know(l, next ? next->who : 0);
 	if (l->who != before)
 		say_published(l, next);
-	if (!l->machine.handed && successor_wants(&l->machine, &request, &identity))
+	if (!l->machine.handed && successor_wants(&l->machine, clock_now(), &request, &identity))
 		l->cb->publish(l->arg);
+}
+
+/* Whom the leader's request is for: whoever comes next, where it names nobody. */
+static const char *link_asked(const struct next_link *l)
+{
+	return *l->request.to ? l->request.to : l->seen.holder;
+}
+
+/* Why the one that it names says no, as N has it; NULL: it has not said so. */
+static const char *declined_why(const struct next_link *l)
+{
+	bool is = nomination_is(&l->seen) && *l->request.name &&
+	          strcmp(l->seen.advice->nomination.declines, l->request.name) == 0;
+
+	return is ? l->seen.advice->nomination.why : NULL;
 }
 
 static void link_not_handed_over(struct next_link *l, uint64_t number)
 {
 	bool last = number == nomination_request(l->request.name);
-	char why[ADVICE_TEXT_MAX + 100];
+	const char *no = declined_why(l);
+	char why[2 * ADVICE_TEXT_MAX + 100];
 
 	if (!last)
 		snprintf(why, sizeof why, "another request took its place");
 	else if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
 		snprintf(why, sizeof why, "the term ended for another reason");
+	else if (*l->request.to && no)
+		snprintf(why, sizeof why, "%s could not lead now: %s", l->request.to, no);
 	else if (*l->request.to)
 		snprintf(why, sizeof why, "%s did not come next within %.3gs", l->request.to,
 		         (double)l->request.timeout / NSEC_PER_SEC);
@@ -384,14 +420,17 @@ static bool has_name(const struct next_link *l)
 	return advice_set(text, l->author->identity) && advice_set(text, l->author->address);
 }
 
-void next_link_ready(struct next_link *l, bool ready, int64_t priority)
+void next_link_ready(struct next_link *l, const char *lacks, int64_t priority)
 {
-	ready = ready && has_name(l);
-	if (!l->lock || (ready == l->ready && priority == l->priority))
+	lacks = has_name(l) ? lacks : no_name;
+	if (!l->lock || (lacks == l->lacks && priority == l->priority))
 		return;
-	l->ready = ready;
+	l->lacks = lacks;
 	l->priority = priority;
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_READY, .ready = ready, .priority = priority });
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_READY,
+	                                       .ready = !lacks,
+	                                       .doubted = readiness_is_doubt(lacks),
+	                                       .priority = priority });
 }
 
 void next_link_awake(struct next_link *l)
@@ -426,7 +465,8 @@ void next_link_renamed(struct next_link *l)
 	successor_init(&l->machine, &o, l->machine.noise);
 	l->role = SUCCESSOR_NONE;
 	l->term = 0;
-	l->ready = l->may_name = false;
+	l->lacks = no_news;
+	l->may_name = false;
 	l->who = 0;
 	link_next(l, false);
 	link_arm(l);
@@ -487,9 +527,9 @@ bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *o
 		return false; /* it has not heard of this term yet */
 	if (next && next->who == link_sight(l, &l->seen).who && nomination_read(&l->seen, &n))
 		out->next = n.who;
-	if (successor_wants(m, &request, &identity) && request == nomination_request(l->request.name)) {
+	if (successor_wants(m, clock_now(), &request, &identity) && request == nomination_request(l->request.name)) {
 		snprintf(out->wanted.name, sizeof out->wanted.name, "%s", l->request.name);
-		snprintf(out->wanted.identity, sizeof out->wanted.identity, "%s", l->request.to);
+		snprintf(out->wanted.identity, sizeof out->wanted.identity, "%s", link_asked(l));
 	}
 	return *out->next.identity || *out->wanted.name;
 }
@@ -517,8 +557,8 @@ static void tell_leaders(const struct next_link *l, struct elector_next *out)
 		out->since = known_for(l->since);
 	}
 	out->absent = next ? 0 : known_for(l->since);
-	if (successor_wants(&l->machine, &request, &identity))
-		out->wanted = l->request.to;
+	if (successor_wants(&l->machine, now, &request, &identity))
+		out->wanted = link_asked(l);
 	successor_plans(&l->machine, now, &out->preempts_in, &out->rotates_in);
 	out->preempt_after = l->machine.preempt_after;
 }
@@ -557,7 +597,7 @@ void next_link_status(const struct next_link *l, const struct record *m, struct 
 		return;
 	out->able = has_name(l) && !(l->trouble && (!l->lock || l->unwritable || l->role == SUCCESSOR_STANDBY));
 	if (!out->able)
-		out->unable_why = has_name(l) ? l->trouble : "its identity or its address is longer than 255 bytes";
+		out->unable_why = has_name(l) ? l->trouble : no_name;
 }
 
 /* ---- set-up ---- */
@@ -571,6 +611,7 @@ struct next_link *next_link_new(const struct next_link_config *c, const struct n
 	l->arg = arg;
 	l->timeline = c->timeline;
 	l->author = c->author;
+	l->lacks = no_news;
 	l->since = clock_now();
 	record_init(&l->seen);
 	timer_init(l->timeline, &l->timer, link_on_timer);

@@ -23,3 +23,10 @@ bool outcome_is_refusal(enum lock_outcome o)
 {
 	return o == LOCK_REFUSED || o == LOCK_INVALID;
 }
+
+enum write_failure outcome_of_write(const struct lock_result *r)
+{
+	if (r->err.code == ERR_FULL)
+		return WRITE_FULL;
+	return outcome_is_refusal(r->outcome) || r->err.code == ERR_DENIED ? WRITE_REFUSED : WRITE_UNSURE;
+}

@@ -4,6 +4,7 @@
 #ifndef LUNARCH_OUTCOME_H
 #define LUNARCH_OUTCOME_H
 
+#include "election/store_contact.h"
 #include "lease/lease.h"
 #include "locks/lock.h"
 
@@ -11,5 +12,8 @@ enum lease_outcome outcome_of(enum lock_outcome o);
 
 /* Rights, passwords, a store that takes no such record: trying again does not help, somebody has to act. */
 bool outcome_is_refusal(enum lock_outcome o);
+
+/* What the failure of a write says of the next one. */
+enum write_failure outcome_of_write(const struct lock_result *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* How long ago the store answered an operation of one elector, and how many operations failed.
- * Not a decision: what a failed operation leads to is lease.h's. No I/O, no clock.
+/* How long ago the store answered an operation of one elector, whether it takes its writes, as far as is known, and how
+ * many operations failed. Not a decision: what a failed operation leads to is lease.h's. No I/O, no clock.
  * Used by the elector. */
 #ifndef LUNARCH_STORE_CONTACT_H
 #define LUNARCH_STORE_CONTACT_H
@@ -9,12 +9,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum write_failure {
+	WRITE_UNSURE,  /* no answer, or one that says nothing of the next write */
+	WRITE_FULL,    /* the store takes no writes at present: no space, read-only */
+	WRITE_REFUSED, /* it takes none of ours: rights, a password, a table that is missing */
+};
+
 struct store_contact {     /* read by its user; changed by the functions below */
 	bool answered;     /* the store has answered once */
 	bool failing;      /* the last operation failed */
-	bool lost;         /* store_contact_failed said so, and no operation succeeded since */
+	bool lost;         /* store_contact_read_failed said so, and no operation succeeded since */
 	bool watching;     /* the last attempt to watch succeeded */
 	struct instant at; /* of the last answer; before the first, of the beginning */
+	/* The last write was not taken, and nothing has shown since that one would be. false also as long as this
+	 * elector has written nothing: then it is not known. */
+	bool unwritable;
+	bool wrote;                /* the store has taken a write of this elector once */
+	bool refused;              /* unwritable, by WRITE_REFUSED */
+	bool unsure;               /* the last write failed by WRITE_UNSURE, */
+	struct instant unsure_at;  /*     and so did all since then */
 	uint64_t reads_failed, writes_failed;
 	uint64_t watches_failed; /* watches that ended by themselves */
 };
@@ -24,9 +37,19 @@ void store_contact_init(struct store_contact *c, struct instant now);
 /* An operation was answered. true: the store had been lost. */
 bool store_contact_good(struct store_contact *c, struct instant now);
 
-/* An operation failed. true: from now on the store counts as lost, since the last answer is longer than `patience` ago
- * and a read failed. A write that fails says little of the store: a read follows it, and may well be answered. */
-bool store_contact_failed(struct store_contact *c, bool write, nsec patience, struct instant now);
+/* A read failed. true: from now on the store counts as lost, since the last answer is longer than `patience` ago. */
+bool store_contact_read_failed(struct store_contact *c, nsec patience, struct instant now);
+
+/* A write failed, which says nothing of reads. true: from now on the store counts as unwritable. It does at once where
+ * it said so. Where it said nothing it does when writes have failed for longer than `patience`: one may be lost with its
+ * connection. */
+bool store_contact_write_failed(struct store_contact *c, enum write_failure how, nsec patience, struct instant now);
+
+/* The store took a write of this elector. */
+void store_contact_wrote(struct store_contact *c);
+
+/* Somebody else has written since the last write that failed: the store takes writes, though perhaps none of ours. */
+void store_contact_others_wrote(struct store_contact *c);
 
 void store_contact_watching(struct store_contact *c, bool on);
 

@@ -80,7 +80,9 @@ static bool read_part(struct advice *a, enum advice_part part, const json_t *obj
 	case ADVICE_NOMINATION:
 		a->nomination.is = true;
 		return read_priority(object, &a->nomination.priority) &&
-		       read_name(object, "answers", false, a->nomination.answers, sizeof a->nomination.answers);
+		       read_name(object, "answers", false, a->nomination.answers, sizeof a->nomination.answers) &&
+		       read_name(object, "declines", false, a->nomination.declines, sizeof a->nomination.declines) &&
+		       read_text(object, "why", false, a->nomination.why);
 	}
 	return false;
 }
@@ -137,6 +139,8 @@ void advice_print(struct buf *b, const struct advice *a, enum advice_part part, 
 	if (part == ADVICE_NOMINATION) {
 		buf_printf(b, "{\"priority\": %" PRId64, a->nomination.priority);
 		put_text(b, "answers", a->nomination.answers);
+		put_text(b, "declines", a->nomination.declines);
+		put_text(b, "why", a->nomination.why);
 		buf_adds(b, "}");
 		return;
 	}

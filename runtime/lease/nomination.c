@@ -26,6 +26,12 @@ void nomination_fill(struct record *r, const struct nomination *n)
 	snprintf(r->advice->nomination.answers, sizeof r->advice->nomination.answers, "%s", n->answers);
 }
 
+void nomination_decline(struct record *r, const char *request, const char *why)
+{
+	snprintf(r->advice->nomination.declines, sizeof r->advice->nomination.declines, "%s", request);
+	advice_set(r->advice->nomination.why, why);
+}
+
 /* An election's record has a term, and says its state. One that an older version has made of an N would else look like
  * it, since that version keeps the field. */
 bool nomination_is(const struct record *r)
@@ -88,6 +94,7 @@ struct successor_sight nomination_sight(const struct record *n, const char *iden
 	if (!nomination_read(n, &read))
 		return s;
 	s.kind = *read.who.identity ? NOMINEE_SOMEBODY : NOMINEE_NOBODY;
+	s.declines = nomination_request(n->advice->nomination.declines);
 	if (s.kind == NOMINEE_NOBODY)
 		return s;
 	s.identity = nomination_identity(read.who.identity);

@@ -19,6 +19,9 @@ struct nomination {
  * process, so no election takes it for its own. */
 void nomination_fill(struct record *r, const struct nomination *n);
 
+/* Says no in an N to a request, which is for whom that N may not hold. */
+void nomination_decline(struct record *r, const char *request, const char *why);
+
 /* Whether the record is an N: not an election's, which must leave it alone. */
 bool nomination_is(const struct record *r);
 

@@ -79,11 +79,13 @@ const struct successor_sight *successor_published(const struct successor *s, str
 	return is && !instant_passed(fresh_until(s), now) ? &s->seen : NULL;
 }
 
-bool successor_wants(const struct successor *s, uint64_t *request, uint64_t *identity)
+bool successor_wants(const struct successor *s, struct instant now, uint64_t *request, uint64_t *identity)
 {
+	const struct successor_sight *next = successor_published(s, now);
+
 	*request = s->wanted.request;
-	*identity = s->wanted.identity;
-	return s->role == SUCCESSOR_LEADER && s->wanted.request && s->wanted.identity;
+	*identity = s->wanted.identity ? s->wanted.identity : next ? next->identity : 0;
+	return s->role == SUCCESSOR_LEADER && *request && *identity;
 }
 
 /* Whether N should name this candidate and does not yet, or does not answer what M asks. */
@@ -94,6 +96,13 @@ static bool wants_n(const struct successor *s, struct instant now)
 	if (s->news.wanted)
 		return s->news.wanted_mine && (!s->is_next || s->answered != s->news.wanted);
 	return !s->is_next && (!s->news.next || s->news.next_priority < s->priority);
+}
+
+/* Whether N is to say that this candidate does not come, though the leader waits for it. */
+static bool declines(const struct successor *s, struct instant now)
+{
+	return s->role == SUCCESSOR_STANDBY && !able(s, now) && s->news.held && s->news.wanted_mine &&
+	       s->news.wanted != s->declined;
 }
 
 /* ---- taking N ---- */
@@ -123,6 +132,26 @@ static void note_taking(struct successor *s, struct instant now)
 	s->take_at = request ? now : instant_add(now, pause_up_to(s, s->options.renew / 2));
 	if (s->took && !request)
 		s->take_at = later_of(s->take_at, instant_add(s->taken_at, s->options.lease));
+}
+
+/* What the leader waits for is said at once. */
+static void note_touching(struct successor *s, struct instant now)
+{
+	bool no = declines(s, now);
+
+	if (!no && !(s->doubted && s->role == SUCCESSOR_STANDBY && s->news.held)) {
+		s->touching = s->touch = false;
+		return;
+	}
+	if (!s->touching)
+		s->touch_at = no ? now : instant_add(now, s->options.lease + pause_up_to(s, s->options.renew / 2));
+	s->touching = true;
+}
+
+static void touch_later(struct successor *s, struct instant now)
+{
+	s->touch = false;
+	s->touch_at = instant_add(now, lengthened(s->options.lease, s->refusals));
 }
 
 /* Another candidate of at least our priority, whom M does not publish. It may just have taken N. If it has not written
@@ -229,6 +258,7 @@ static void successor_on_ready(struct successor *s, const struct successor_event
 	if (s->ready != e->ready || s->priority != e->priority)
 		next_at(s, now); /* N says so at once */
 	s->ready = e->ready;
+	s->doubted = e->doubted && !e->ready;
 	s->priority = e->priority;
 }
 
@@ -274,7 +304,7 @@ static bool successor_done(struct successor *s, const struct successor_event *e)
 	if (!s->busy || e->op != s->op)
 		return false; /* the reply to an operation that has been given up */
 	s->busy = false;
-	s->refusals = e->outcome == OUTCOME_FAILED && e->refused ? s->refusals + 1 : 0;
+	s->refusals = e->refused ? s->refusals + 1 : 0;
 	return true;
 }
 
@@ -285,6 +315,8 @@ static void op_failed(struct successor *s, struct instant now)
 	next_at(s, instant_add(now, pause));
 	if (s->taking)
 		take_later(s, lengthened(s->options.lease, s->refusals), now);
+	if (s->touching)
+		touch_later(s, now);
 }
 
 /* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
@@ -326,6 +358,9 @@ static void successor_on_read(struct successor *s, const struct successor_event 
 		stop_being_next(s, false, a);
 	next_at(s, s->is_next ? instant_add(now, s->options.retry) : now);
 	s->grab = s->taking && may_take(s, now);
+	s->touch = s->touching && instant_passed(s->touch_at, now) && s->seen.kind != NOMINEE_FOREIGN;
+	if (s->touching && !s->touch && instant_passed(s->touch_at, now))
+		touch_later(s, now);
 }
 
 static void written(struct successor *s, const struct successor_event *e, struct instant now,
@@ -334,7 +369,11 @@ static void written(struct successor *s, const struct successor_event *e, struct
 	s->seen = e->sight;
 	s->looked = true;
 	s->stale = s->unsure = false;
-	if (s->emptying)
+	if (s->declining)
+		s->declined = s->declining;
+	if (s->touched)
+		touch_later(s, now);
+	if (s->emptying || s->touched)
 		return;
 	s->good_at = e->sent_at;
 	s->answered = s->answering;
@@ -366,7 +405,9 @@ static void successor_on_written(struct successor *s, const struct successor_eve
 	case OUTCOME_CONFLICT: /* perhaps with this very write, delivered twice */
 	case OUTCOME_UNKNOWN:
 		s->stale = s->unsure = true;
-		next_at(s, now);
+		next_at(s, s->refusals ? instant_add(now, lengthened(s->options.lease, s->refusals)) : now);
+		if (s->touched)
+			touch_later(s, now);
 		return;
 	case OUTCOME_FAILED:
 		op_failed(s, now);
@@ -438,6 +479,13 @@ static void note_priorities(struct successor *s, const struct successor_sight *n
 	s->larger = larger;
 }
 
+/* By the request, which may be for whoever comes next: that one is asked before the term ends, since it may have gone,
+ * or may not be ready any more. */
+static bool is_asked(const struct successor *s, const struct successor_sight *next)
+{
+	return next && (!s->wanted.identity || s->wanted.identity == next->identity);
+}
+
 static void decide(struct successor *s, struct instant now, struct successor_actions *a)
 {
 	const struct successor_sight *next = successor_published(s, now);
@@ -454,9 +502,10 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 	if (s->handed)
 		return;
 	if (s->wanted.request) {
-		if (next && (!s->wanted.identity || s->wanted.identity == next->identity))
+		bool no = s->wanted.identity && s->looked && s->seen.declines == s->wanted.request;
+		if (is_asked(s, next) && next->answers == s->wanted.request)
 			hand_over(s, SUCCESSOR_REQUEST, a);
-		else if (instant_passed(s->wanted.by, now))
+		else if (no || instant_passed(s->wanted.by, now))
 			drop_wanted(s, a);
 		return;
 	}
@@ -479,7 +528,7 @@ void successor_plans(const struct successor *s, struct instant now, nsec *preemp
 
 /* ---- the next operation ---- */
 
-enum step { STEP_NOTHING, STEP_READ, STEP_WRITE, STEP_EMPTY };
+enum step { STEP_NOTHING, STEP_READ, STEP_WRITE, STEP_EMPTY, STEP_TOUCH };
 
 static enum step what_to_do(const struct successor *s, struct instant now, struct instant *when)
 {
@@ -488,8 +537,12 @@ static enum step what_to_do(const struct successor *s, struct instant now, struc
 	*when = s->next_op;
 	if (s->role == SUCCESSOR_LEADER || s->unsure)
 		return STEP_READ;
-	if (!able(s, now))
-		return !ours ? STEP_NOTHING : s->stale ? STEP_READ : STEP_EMPTY;
+	if (!able(s, now) && ours)
+		return s->stale ? STEP_READ : STEP_EMPTY;
+	if (!able(s, now)) {
+		*when = s->touch ? s->next_op : later_of(s->next_op, s->touch_at);
+		return !s->touching ? STEP_NOTHING : s->touch ? STEP_TOUCH : STEP_READ;
+	}
 	if (ours && s->taking)
 		*when = instant_min(s->next_op, s->take_at);
 	if (ours)
@@ -520,8 +573,11 @@ static void plan(struct successor *s, struct instant now, struct successor_actio
 		a->set |= SUCCESSOR_DO_READ;
 		return;
 	}
-	s->grab = false;
-	s->emptying = a->nobody = step == STEP_EMPTY;
+	s->grab = s->touch = false;
+	s->touched = step == STEP_TOUCH;
+	a->as_is = s->touched && somebody(s);
+	s->emptying = a->nobody = step == STEP_EMPTY || (s->touched && !a->as_is);
+	s->declining = a->declines = step != STEP_WRITE && declines(s, now) ? s->news.wanted : 0;
 	s->answering = a->answers = step == STEP_WRITE && s->news.wanted_mine ? s->news.wanted : 0;
 	a->set |= SUCCESSOR_DO_WRITE;
 }
@@ -534,6 +590,7 @@ struct successor_actions successor_step(struct successor *s, const struct succes
 	if (!able(s, now) || out_of_date(s, now))
 		stop_being_next(s, false, &a);
 	note_taking(s, now);
+	note_touching(s, now);
 	decide(s, now, &a);
 	plan(s, now, &a);
 	return a;

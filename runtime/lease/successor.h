@@ -42,7 +42,8 @@ struct successor_sight {
 	uint64_t identity; /* the identity alone */
 	bool mine;         /* who is this process. An earlier incarnation of its identity is another candidate */
 	int64_t priority;
-	uint64_t answers; /* the request (successor_news.wanted) that this write answers; 0 = none */
+	uint64_t answers;  /* the request (successor_news.wanted) that this write answers; 0 = none */
+	uint64_t declines; /* the one to which the wanted candidate says no, which is another than `who`; 0 = none */
 };
 
 /* What M says, as far as others' records count here: pass it on each sight of M. */
@@ -62,7 +63,9 @@ enum successor_event_kind {
 	SUCCESSOR_EV_TICK,
 	SUCCESSOR_EV_AWAKE,      /* the process does something else anyway: see successor_shares */
 	SUCCESSOR_EV_ROLE,       /* role, term; sit_out: not next for so long, after a term that ended by an error */
-	SUCCESSOR_EV_READY,      /* ready, priority: whether it could lead now */
+	/* ready, priority: whether it could lead now. doubted: it is not ready only since the store did not take its
+	 * last write: it is to find out whether it would now */
+	SUCCESSOR_EV_READY,
 	SUCCESSOR_EV_NEWS,       /* news */
 	SUCCESSOR_EV_CHANGED,    /* a watch says that N has changed */
 	SUCCESSOR_EV_READ_DONE,  /* op, outcome OK or FAILED, refused, sight */
@@ -74,12 +77,12 @@ struct successor_event {
 	enum successor_role role;
 	uint64_t term;
 	nsec sit_out;
-	bool ready;
+	bool ready, doubted;
 	int64_t priority;
 	struct successor_news news;
 	uint64_t op;
 	enum lease_outcome outcome;
-	bool refused; /* OUTCOME_FAILED: another try would hardly help */
+	bool refused; /* OUTCOME_FAILED, UNKNOWN: another try would hardly help */
 	struct instant sent_at;
 	struct successor_sight sight;
 	uint64_t request, identity;
@@ -96,14 +99,16 @@ enum successor_do {
 	SUCCESSOR_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
 	                                    * or its term has ended. The term goes on */
 	SUCCESSOR_DO_READ = 1 << 5,        /* op */
-	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, answers; conditional on the last sight */
+	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers, declines; conditional on the last sight */
 };
 enum successor_why { SUCCESSOR_REQUEST, SUCCESSOR_PRIORITY, SUCCESSOR_ROTATION };
 struct successor_actions {
 	unsigned set; /* of enum successor_do */
 	uint64_t op;
-	bool nobody;      /* WRITE: empties N; else it names this process */
-	uint64_t answers; /* WRITE: the request that it answers; 0 = none */
+	bool nobody;       /* WRITE: empties N; else it names this process */
+	bool as_is;        /* WRITE: what the last sight shows, of another candidate, with that write's name */
+	uint64_t answers;  /* WRITE: the request that it answers; 0 = none */
+	uint64_t declines; /* WRITE, with nobody or as_is: the request to which it says no; 0 = none */
 	enum successor_why why;
 	uint64_t request; /* NO_HANDOVER; HAND_OVER by SUCCESSOR_REQUEST */
 	bool leads;       /* NOT_NEXT */
@@ -115,7 +120,7 @@ struct successor {
 	enum successor_role role;
 	uint64_t term;
 	struct instant role_since;
-	bool ready;
+	bool ready, doubted;
 	int64_t priority;
 	nsec out_for; /* not next for out_for from out_since on */
 	struct instant out_since;
@@ -148,6 +153,11 @@ struct successor {
 	uint64_t left_alone;              /* a write of another candidate, which may be alive: first seen at left_at */
 	struct instant left_at;
 	int patience; /* how many times in a row that candidate was found alive, and not published */
+	/* One that is not able: it looks at N at touch_at, and writes back what it sees (touch: now). That shows whether
+	 * the store takes its writes, or tells the leader that it does not come. */
+	bool touching, touch, touched; /* touched: by the write under way */
+	struct instant touch_at;
+	uint64_t declining, declined; /* the request that the write under way says no to; that was said no to */
 
 	/* A leader. */
 	bool handed, larger; /* handed: HAND_OVER was said. larger: the next's priority is, since larger_since */
@@ -177,8 +187,9 @@ bool successor_shares(const struct successor *s, struct instant now);
 /* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */
 const struct successor_sight *successor_published(const struct successor *s, struct instant now);
 
-/* The leader: the request and the identity to be published as wanted. false: nobody is wanted. */
-bool successor_wants(const struct successor *s, uint64_t *request, uint64_t *identity);
+/* The leader: the request and the identity to be published as wanted, which is the one that comes next where the request
+ * names none. false: nobody is wanted. */
+bool successor_wants(const struct successor *s, struct instant now, uint64_t *request, uint64_t *identity);
 
 /* The leader: how long until it hands over to a larger priority, and until its term has lasted for max_term; -1: it
  * does not. For people. */

@@ -553,8 +553,11 @@ static void supervision_on_ask(void *arg)
 	struct term_supervision *t = arg;
 	struct log_about of = supervision_about(t);
 
-	if (may_lead_to_ask(&t->may_lead, &of, clock_now()))
-		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_ASK });
+	if (!may_lead_to_ask(&t->may_lead, &of, clock_now()))
+		return;
+	if (t->may_lead.last == MAY_LEAD_LATE)
+		elector_answer_late(t->elector);
+	term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_ASK });
 }
 
 static void supervision_on_saved(void *arg, uint64_t number, bool good)

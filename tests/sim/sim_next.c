@@ -93,7 +93,7 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 	}
 	to->next = next ? next->who : 0;
 	to->priority = next ? next->priority : 0;
-	if (!successor_wants(m, &to->wanted, &to->wanted_identity))
+	if (!successor_wants(m, local(w, n), &to->wanted, &to->wanted_identity))
 		to->wanted = to->wanted_identity = 0;
 }
 
@@ -105,6 +105,29 @@ void next_leads(struct world *w, int i)
 
 /* ---- operations on N ---- */
 
+static uint64_t name_of(const struct world *w, uint64_t number)
+{
+	const struct note *note = &w->noted[number % NOTES];
+
+	return number && note->name ? note->name : number;
+}
+
+/* What a candidate's write makes of N, as it last saw it. */
+static struct note written_note(const struct world *w, const struct node *n, const struct successor_actions *a)
+{
+	struct note as_is = w->noted[n->next.note % NOTES];
+
+	if (a->nobody)
+		return (struct note){ .declines = a->declines };
+	if (!a->as_is)
+		return (struct note){
+			.who = n->incarnation, .identity = n->identity, .priority = n->next.priority, .answers = a->answers
+		};
+	as_is.name = name_of(w, n->next.note);
+	as_is.declines = a->declines;
+	return as_is;
+}
+
 static struct successor_sight look_at(const struct world *w, const struct node *n, uint64_t number)
 {
 	const struct note *note = &w->noted[number % NOTES];
@@ -113,9 +136,11 @@ static struct successor_sight look_at(const struct world *w, const struct node *
 		return (struct successor_sight){ .kind = NOMINEE_ABSENT };
 	if (note->foreign || !note->who)
 		return (struct successor_sight){ .kind = note->foreign ? NOMINEE_FOREIGN : NOMINEE_NOBODY,
-			                         .write = number };
+			                         .write = name_of(w, number),
+			                         .declines = note->declines };
 	return (struct successor_sight){ .kind = NOMINEE_SOMEBODY,
-		                         .write = number,
+		                         .write = name_of(w, number),
+		                         .declines = note->declines,
 		                         .who = note->who,
 		                         .identity = note->identity,
 		                         .mine = note->who == n->incarnation,
@@ -144,14 +169,12 @@ static void start(struct world *w, int i, const struct successor_actions *a)
 
 	if (n->next.open)
 		violate(w, i, "two operations on N at once");
-	if (h.writing && !a->nobody && !own && n->next.wanted && n->next.wanted != n->identity)
+	if (h.writing && a->as_is && (own || !n->next.note))
+		violate(w, i, "N is written as it is, and is its own or absent");
+	if (h.writing && !a->nobody && !a->as_is && !own && n->next.wanted && n->next.wanted != n->identity)
 		violate(w, i, "N is taken while another is wanted");
 	if (h.writing)
-		h.stamp = make_note(w, a->nobody ? (struct note){ .who = 0 }
-		                                 : (struct note){ .who = n->incarnation,
-		                                                  .identity = n->identity,
-		                                                  .priority = n->next.priority,
-		                                                  .answers = a->answers });
+		h.stamp = make_note(w, written_note(w, n, a));
 	n->next.open = a->op;
 	h.reply_lost = lost(w, n);
 	if (!lost(w, n)) {
@@ -212,12 +235,12 @@ static void note_looked(const struct world *w, struct node *n, uint64_t note)
 		return;
 	if (first)
 		n->next.changed = false;
-	if ((!first && note != n->next.looked) || (note && shown->answers && shown->answers == n->next.asked)) {
+	if ((!first && name_of(w, note) != n->next.looked) || (note && shown->answers && shown->answers == n->next.asked)) {
 		n->next.changed = true;
 		n->next.changed_at = local(w, n);
 	}
 	n->next.looked_in = lease_term(&n->lease);
-	n->next.looked = note;
+	n->next.looked = name_of(w, note);
 }
 
 static void note_replied(struct world *w, const struct happening *h)
@@ -301,7 +324,7 @@ static void run(struct world *w, int i, struct successor_event e)
 		hand_over(w, i, &a);
 	uint64_t request, identity;
 	if ((a.set & SUCCESSOR_DO_PUBLISH) && !n->next.machine.handed &&
-	    successor_wants(&n->next.machine, &request, &identity))
+	    successor_wants(&n->next.machine, local(w, n), &request, &identity))
 		push(w, (struct happening){ .at = w->now, .kind = NOTE_RENEW, .node = i, .life = n->life });
 	if (a.set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
 		start(w, i, &a);
@@ -341,7 +364,10 @@ void next_follow(struct world *w, int i)
 	if (m->ready != ready || m->priority != n->next.priority)
 		run(w, i,
 		    (struct successor_event){
-			    .kind = SUCCESSOR_EV_READY, .ready = ready, .priority = n->next.priority });
+			    .kind = SUCCESSOR_EV_READY,
+			    .ready = ready,
+			    .doubted = !n->next.willing,
+			    .priority = n->next.priority });
 	if (successor_shares(m, local(w, n)))
 		run(w, i, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
 	if (n->next.is && !ready)

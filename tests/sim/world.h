@@ -142,7 +142,8 @@ struct advised {              /* what a write of M says of who comes next */
 	bool handed; /* with given: the term before was handed over */
 };
 struct note { /* a write of N */
-	uint64_t write, who, identity, answers;
+	uint64_t write, who, identity, answers, declines;
+	uint64_t name; /* of the write that this one repeats; 0: it has its own */
 	int64_t priority;
 	bool foreign;
 };

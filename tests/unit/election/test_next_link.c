@@ -1,6 +1,7 @@
 /* Who comes next, on real locks: a file, or the URL in LUNARCH_NEXT_URL (tests/locks/test_next.py: etcd). Candidates
  * that write the record, a leader that looks at it, and what else can be in its place. */
 #include "election/next_link.h"
+#include "election/readiness.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -28,7 +29,7 @@ struct candidate {
 	struct proof_self self;
 	struct author author;
 	struct next_link *link;
-	int next, over, publishes, hand_overs, refusals, settled, foreign, refused;
+	int next, over, publishes, hand_overs, refusals, settled, foreign, refused, taken, not_taken;
 	enum successor_why why;
 	char request[33], reason[200];
 };
@@ -69,6 +70,14 @@ static void on_settled(void *arg)
 	((struct candidate *)arg)->settled++;
 }
 
+static void on_written(void *arg, const struct lock_result *r)
+{
+	struct candidate *c = arg;
+
+	c->taken += r->outcome == LOCK_OK;
+	c->not_taken += r->outcome != LOCK_OK;
+}
+
 static void on_say(void *arg, enum log_level level, const char *event, const char *text)
 {
 	struct candidate *c = arg;
@@ -85,6 +94,7 @@ static const struct next_link_callbacks callbacks = {
 	.hand_over = on_hand_over,
 	.not_handed_over = on_not_handed_over,
 	.settled = on_settled,
+	.written = on_written,
 	.say = on_say,
 };
 
@@ -146,7 +156,7 @@ static struct record *led_by(const char *holder, uint64_t term)
 static void stand_by(struct candidate *c, int64_t priority)
 {
 	next_link_role(c->link, SUCCESSOR_STANDBY, 0);
-	next_link_ready(c->link, true, priority);
+	next_link_ready(c->link, NULL, priority);
 	next_link_heard(c->link, led_by("l", 5));
 }
 
@@ -327,11 +337,11 @@ static void standby(struct lock *n)
 	   "it writes it anew, as what it has been since");
 	ok(!next_link_settled(a.link), "somebody may be sent to it");
 	int over = is_next(&a) ? a.over : -1;
-	next_link_ready(a.link, false, 3);
+	next_link_ready(a.link, "it is ill", 3);
 	ok(a.over == over + 1, "who is not ready comes next no more");
 	ok(until(&a.settled, 1) && next_link_settled(a.link), "and empties the record");
 	ok(!*shown(n, again).who.identity, "so that nobody is sent to it");
-	next_link_ready(a.link, true, 3);
+	next_link_ready(a.link, NULL, 3);
 	over = is_next(&a) ? a.over : -1;
 	ok(next_link_leads(a.link), "who leads came next until then");
 	next_link_role(a.link, SUCCESSOR_LEADER, 6);
@@ -373,11 +383,74 @@ static void leader(struct lock *n)
 	   "and tells it");
 	is_int(next_link_handover(l.link, "", NSEC_PER_SEC, request, &err), 0,
 	       "asked to hand over to whoever comes next");
-	ok(l.hand_overs == 1 && l.why == SUCCESSOR_REQUEST && strcmp(l.request, request) == 0,
-	   "it does so at once, and names the request");
+	ok(l.hand_overs == 0 && next_link_advice(l.link, 5, &advice) && strcmp(advice.wanted.identity, "a") == 0,
+	   "it asks that one first");
+	hear(&a, &l);
+	ok(until(&l.hand_overs, 1) && l.why == SUCCESSOR_REQUEST && strcmp(l.request, request) == 0,
+	   "and does so when it answers, and names the request");
 	ok(next_link_handover(l.link, "", NSEC_PER_SEC, request, &err) < 0, "a term is handed over once");
 	leave(&a);
 	leave(&l);
+	clear(n);
+}
+
+static void declined(struct lock *n)
+{
+	struct candidate l, a, b;
+	struct advice advice;
+	char request[33], write[33];
+	struct err err;
+
+	leads(&l);
+	join(&a, "a");
+	stand_by(&a, 3);
+	ok(publishes(&l, "a"), "one comes next");
+	join(&b, "b");
+	stand_by(&b, 3);
+	next_link_ready(b.link, "it is ill", 3);
+	shown(n, write);
+	next_link_handover(l.link, "b", 600 * NSEC_PER_SEC, request, &err);
+	hear(&b, &l);
+	ok(until(&l.refusals, 1) && strcmp(l.request, request) == 0 && strstr(l.reason, "b could not lead now: it is ill"),
+	   "who is asked and could not lead says no, and why: %s", l.reason);
+	ok(l.hand_overs == 0 && next_link_advice(l.link, 5, &advice) && strcmp(advice.next.identity, "a") == 0 &&
+	           b.next == 0 && !advice_has(&advice, ADVICE_WANTED),
+	   "the term goes on, and the one that comes next still does");
+	leave(&b);
+	leave(&a);
+	leave(&l);
+	clear(n);
+}
+
+/* The store did not take its last write. */
+static void doubted(struct lock *n)
+{
+	struct candidate a, b;
+	char write[33], again[33];
+
+	join(&a, "a");
+	stand_by(&a, 3);
+	ok(is_next(&a), "one comes next");
+	join(&b, "b");
+	next_link_role(b.link, SUCCESSOR_STANDBY, 0);
+	struct readiness r;
+	struct store_contact c;
+	readiness_init(&r, false, clock_now());
+	store_contact_init(&c, clock_now());
+	store_contact_good(&c, clock_now());
+	store_contact_write_failed(&c, WRITE_REFUSED, 0, clock_now());
+	next_link_ready(b.link, readiness_lacks(&r, PHASE_FOLLOWING, &(struct lease_standing){ .looked = true }, &c), 9);
+	struct record *m_record = led_by("l", 5);
+	next_link_heard(b.link, m_record);
+	leave(&a);
+	struct nomination before = shown(n, write);
+	ok(until(&b.taken, 1), "another, of which the store took no write, tries one");
+	struct nomination after = shown(n, again);
+	ok(b.next == 0 && strcmp(write, again) == 0 && strcmp(before.who.identity, after.who.identity) == 0,
+	   "which changes nothing");
+	next_link_ready(b.link, NULL, 9);
+	ok(is_next(&b), "then it could come next again");
+	leave(&b);
 	clear(n);
 }
 
@@ -459,7 +532,7 @@ static void foreign(struct lock *n)
 	join(&a, "a");
 	stand_by(&a, 1000);
 	ok(until(&a.foreign, 1), "the record of another election in its place is said");
-	next_link_ready(a.link, true, 2000); /* a reason to look again */
+	next_link_ready(a.link, NULL, 2000); /* a reason to look again */
 	run_for(3);                          /* the standby would take it within R/2, which is half a second */
 	struct answer left = look(n);
 	ok(a.next == 0 && strcmp(left.record.write, r.write) == 0, "and left alone");
@@ -597,6 +670,8 @@ int main(void)
 	struct lock *n = open_n();
 	standby(n);
 	leader(n);
+	declined(n);
+	doubted(n);
 	wanted(n);
 	copies(n);
 	foreign(n);

@@ -21,8 +21,11 @@ static struct instant at(double t)
 	return (struct instant){ (nsec)((t + 1000) * (double)SEC), (nsec)((t + 1000) * (double)SEC) };
 }
 
+static struct instant now_is; /* of the last step */
+
 static void step(double t, struct successor_event e)
 {
+	now_is = at(t);
 	a = successor_step(&s, &e, at(t));
 }
 
@@ -44,7 +47,12 @@ static bool reads(void)
 
 static bool writes_n(void)
 {
-	return (a.set & SUCCESSOR_DO_WRITE) && !a.nobody;
+	return (a.set & SUCCESSOR_DO_WRITE) && !a.nobody && !a.as_is;
+}
+
+static bool touches(void)
+{
+	return (a.set & SUCCESSOR_DO_WRITE) && a.as_is;
 }
 
 static bool empties(void)
@@ -72,7 +80,9 @@ static void write_ends(double t, enum lease_outcome outcome)
 {
 	struct successor_sight sight = nominee(1, ++writes);
 
-	if (s.emptying)
+	if (s.touched && !s.emptying)
+		sight = s.seen;
+	else if (s.emptying)
 		sight = (struct successor_sight){ .kind = NOMINEE_NOBODY, .write = writes };
 	sight.answers = s.answering;
 	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_WRITE_DONE,
@@ -361,7 +371,22 @@ static void wanted_rules(void)
 	begin(0);
 	ready(0, false, 0);
 	news(1, wanted);
-	ok(!a.set, "who is not ready does not answer");
+	ok(reads(), "who is not ready looks, too");
+	read_done(1, nominee(2, 20));
+	ok(touches() && a.declines == 77 && !a.answers, "and says no, in what the other has written");
+	write_ends(1, OUTCOME_OK);
+	ok(!s.is_next && !a.set && successor_wait(&s, at(1)) == NSEC_NEVER, "once: it does not come next by that");
+	begin(0);
+	ready(0, false, 0);
+	news(1, wanted);
+	read_done(1, absent);
+	ok(empties() && a.declines == 77, "also where nobody has written");
+	become_next();
+	ready(6, false, 0);
+	write_ends(6, OUTCOME_OK);
+	news(7, wanted);
+	read_done(7, nominee(2, 20));
+	ok(touches() && a.declines == 77, "also one that came next until then");
 	begin(0);
 	news(0, wanted);
 	wanted.term = wanted.holder = 10;
@@ -374,7 +399,7 @@ static void wanted_rules(void)
 	lead(false, 0);
 	step(1, (struct successor_event){
 			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
-	ok((a.set & SUCCESSOR_DO_PUBLISH) && successor_wants(&s, &request, &identity) && request == 77 && identity == 3,
+	ok((a.set & SUCCESSOR_DO_PUBLISH) && successor_wants(&s, now_is, &request, &identity) && request == 77 && identity == 3,
 	   "a leader publishes whom it wants");
 	is_int(successor_wait(&s, at(1)), 2 * SEC, "and looks every P");
 	tick(3);
@@ -386,13 +411,13 @@ static void wanted_rules(void)
 	step(4, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 78, .timeout = SEC });
 	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && a.request == 78, "once");
 	role(5, SUCCESSOR_STANDBY, 0);
-	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER) && !successor_wants(&s, &request, &identity), "and the request is over");
+	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER) && !successor_wants(&s, now_is, &request, &identity), "and the request is over");
 	lead(false, 0);
 	step(1, (struct successor_event){
 			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
 	tick(31);
 	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && (a.set & SUCCESSOR_DO_PUBLISH) && a.request == 77 &&
-	           !(a.set & SUCCESSOR_DO_HAND_OVER) && !successor_wants(&s, &request, &identity),
+	           !(a.set & SUCCESSOR_DO_HAND_OVER) && !successor_wants(&s, now_is, &request, &identity),
 	   "who does not answer in time is wanted no more, and the term goes on");
 	lead(false, 0);
 	step(1, (struct successor_event){
@@ -400,12 +425,79 @@ static void wanted_rules(void)
 	role(2, SUCCESSOR_STANDBY, 0);
 	ok(a.set & SUCCESSOR_DO_NO_HANDOVER, "when the term ends otherwise the request has failed");
 	role(3, SUCCESSOR_LEADER, 6);
-	ok(!successor_wants(&s, &request, &identity), "and is none of the next term's");
+	ok(!successor_wants(&s, now_is, &request, &identity), "and is none of the next term's");
 	read_done(3, absent);
 	awake(18);
 	read_done(18, nominee(2, 20));
-	step(19, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 79, .timeout = SEC });
-	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.request == 79, "whoever comes next: at once, if there is one");
+	step(19, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 79, .timeout = 30 * SEC });
+	ok((a.set & SUCCESSOR_DO_PUBLISH) && !(a.set & SUCCESSOR_DO_HAND_OVER) &&
+	           successor_wants(&s, now_is, &request, &identity) && identity == 2,
+	   "whoever comes next is asked by name: it may have gone since it wrote");
+	answer = nominee(2, 21);
+	tick(21);
+	read_done(21, answer);
+	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "a write of it that answers nothing is no answer");
+	answer.write = 22;
+	answer.answers = 79;
+	tick(23);
+	read_done(23, answer);
+	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.request == 79, "one that does ends the term");
+	lead(false, 0);
+	step(1, (struct successor_event){
+			.kind = SUCCESSOR_EV_HANDOVER, .request = 80, .identity = 3, .timeout = 30 * SEC });
+	tick(3);
+	answer = nominee(2, 20);
+	answer.declines = 81;
+	read_done(3, answer);
+	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER), "a no to another request is none to this one");
+	answer.declines = 80;
+	tick(5);
+	read_done(5, answer);
+	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && a.request == 80 && !(a.set & SUCCESSOR_DO_HAND_OVER),
+	   "who says no is not waited for, and the term goes on");
+}
+
+static void doubt(double t, bool is)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_READY, .ready = !is, .doubted = is });
+}
+
+static void doubt_rules(void)
+{
+	begin(0);
+	doubt(0, true);
+	news(0, led_by(9, 2));
+	ok(!a.set && successor_wait(&s, at(0)) >= 15 * SEC, "whose write was not taken waits for L at least");
+	tick(26);
+	ok(reads(), "then it looks at N, though another comes next");
+	read_done(26, nominee(2, 20));
+	ok(touches() && !a.declines, "and writes back what is there");
+	write_ends(26, OUTCOME_UNKNOWN);
+	ok(reads(), "what became of that it looks at");
+	read_done(26, nominee(2, 20));
+	ok(!a.set && successor_wait(&s, at(26)) == 15 * SEC, "and tries again L later");
+	tick(41);
+	read_done(41, nominee(2, 20));
+	step(41, (struct successor_event){ .kind = SUCCESSOR_EV_WRITE_DONE,
+	                                   .op = s.op,
+	                                   .outcome = OUTCOME_UNKNOWN,
+	                                   .refused = true,
+	                                   .sent_at = at(41) });
+	ok(!a.set && successor_wait(&s, at(41)) == 30 * SEC, "after more when it was told that none is taken");
+	tick(71);
+	read_done(71, nominee(2, 21));
+	tick(71);
+	ok(!a.set, "not before that pause is over");
+	tick(101);
+	read_done(101, (struct successor_sight){ .kind = NOMINEE_FOREIGN, .write = 5 });
+	ok(!a.set, "what is another program's is left alone");
+	doubt(102, false);
+	tick(300);
+	ok(!touches() && !empties(), "who is ready touches nothing");
+	begin(0);
+	doubt(0, true);
+	tick(100);
+	ok(!a.set, "nor does who does not see a leader: it tries to lead");
 }
 
 static void priority_rules(void)
@@ -522,6 +614,7 @@ int main(void)
 	leader_rules();
 	sharing_rules();
 	wanted_rules();
+	doubt_rules();
 	priority_rules();
 	record_rules();
 	return tap_done();
