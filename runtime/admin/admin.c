@@ -40,7 +40,7 @@ struct admin_query {
 	struct buf *out;
 };
 
-/* true: it is not known whether somebody else leads now, and this candidate could not take over. Says so. */
+/* true: it is not known whether somebody else leads now. Says so. */
 static bool is_cut_off(const struct standing *e, struct buf *out)
 {
 	if (e->status->store.answered && !e->status->store.lost)
@@ -49,6 +49,16 @@ static bool is_cut_off(const struct standing *e, struct buf *out)
 	           e->status->store.answered ? "for" : "yet, since the start",
 	           (double)e->status->store_silence / NSEC_PER_SEC);
 	return true;
+}
+
+/* false: says why not. */
+static bool could_lead(const struct standing *e, struct buf *out)
+{
+	if (!e->status->lacks)
+		return true;
+	buf_printf(out, "%s: it could not lead: %s\n", standing_name(e), e->status->lacks);
+	is_cut_off(e, out); /* which says for how long */
+	return false;
 }
 
 static void ask_leader(void *arg, const struct standing *e)
@@ -70,10 +80,10 @@ static void ask_standby(void *arg, const struct standing *e)
 	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
 		return;
 	q->found++;
-	if (e->status->phase != PHASE_FOLLOWING)
-		buf_adds(q->out, e->status->leading ? "leading\n" : "neither leading nor a standby\n");
-	else if (!is_cut_off(e, q->out))
-		q->yes++;
+	if (e->status->leading)
+		buf_adds(q->out, "leading\n");
+	else
+		q->yes += could_lead(e, q->out);
 }
 
 /* Says yes only for what was asked: with several elections the path has to name one, since a load balancer that asks
@@ -132,11 +142,17 @@ static void ask_health(void *arg, const struct standing *e)
 	q->found++;
 }
 
+/* Who observes never leads, by its script: it is ready when it could tell who does. */
+static bool is_of_use(const struct standing *e, struct buf *out)
+{
+	return e->status->standing.observer ? !is_cut_off(e, out) : could_lead(e, out);
+}
+
 static void ask_readiness(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
-	q->yes += !is_sick(e, q->out) && !is_cut_off(e, q->out);
+	q->yes += !is_sick(e, q->out) && is_of_use(e, q->out);
 	q->found++;
 }
 

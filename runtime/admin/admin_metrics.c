@@ -58,6 +58,12 @@ static void add_master(struct buf *out, const struct metric *m, const struct sta
 	add_value(out, m, e, e->status->leading);
 }
 
+static void add_could_lead(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	if (!e->status->standing.observer)
+		add_value(out, m, e, !e->status->lacks);
+}
+
 static void add_slow_paths(struct buf *out, const struct metric *m, const struct standing *e)
 {
 	add_value(out, m, e, (int64_t)e->status->slow_paths);
@@ -213,6 +219,9 @@ static const struct metric metrics[] = {
 	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
 	{ "leader_election_slowpath_total", "counter", "Renewals that met another version than expected.",
 	  add_slow_paths },
+	{ "lunarch_could_lead", "gauge",
+	  "1 while this process leads, or could if nobody did; `lunarch ctl why` says why not. No series of an observer.",
+	  add_could_lead },
 	{ "lunarch_token", "gauge", "Fencing token of the running term; 0 while not leading.", add_token },
 	{ "lunarch_remaining_seconds", "gauge", "Until the term would end without another renewal.", add_remaining },
 	{ "lunarch_transitions_total", "counter",

@@ -57,6 +57,7 @@ static uint64_t election_digest(const struct standing *e)
 		s->store.answered,
 		s->store.lost,
 		s->store.failing,
+		s->store.unwritable,
 		n->known,
 		n->self,
 		n->able,
@@ -65,7 +66,7 @@ static uint64_t election_digest(const struct standing *e)
 		e->silent,
 		e->may_lead ? (int64_t)e->may_lead->last : -1,
 	};
-	const char *const texts[] = { e->warm,    s->leader,     s->address,
+	const char *const texts[] = { e->warm,    s->leader,     s->address,    s->lacks,
 		                      s->trouble, n->identity,   n->wanted,
 		                      n->trouble, n->unable_why, e->may_lead ? e->may_lead->why : NULL };
 	uint64_t h = hash_bytes(HASH_SEED, numbers, sizeof numbers);

@@ -59,6 +59,9 @@ static void reason_store(struct buf *out, const struct standing *e)
 	if (!st->store.answered)
 		buf_printf(out, "the store has not answered yet, %s after the start%s%s",
 		           span(st->store_silence, since), *st->trouble ? ": " : "", st->trouble);
+	else if (st->store.unwritable && !st->store.lost)
+		buf_printf(out, "the store does not take its writes%s%s%s%s", *st->trouble ? ", for " : "",
+		           *st->trouble ? span(st->trouble_for, since) : "", *st->trouble ? ": " : "", st->trouble);
 	else if (st->store.failing)
 		buf_printf(out, "the store last answered %s ago; it says: %s", span(st->store_silence, since),
 		           *st->trouble ? st->trouble : "nothing");
@@ -106,11 +109,19 @@ static void reason_paused(struct buf *out, const struct standing *e)
 		buf_adds(out, " (`lunarch ctl resume` ends that)");
 }
 
+static void reason_worker(struct buf *out, const struct standing *e)
+{
+	if (!e->status->worker && !e->status->standing.paused)
+		buf_adds(out, "there is no worker that could lead");
+}
+
 static void reason_sitting_out(struct buf *out, const struct standing *e)
 {
 	nsec left = e->status->standing.out_left;
 	char until[32], text[32];
 
+	if (left == NSEC_NEVER && e->status->phase == PHASE_FOLLOWING)
+		buf_adds(out, "it is shutting down");
 	if (left > 0 && left != NSEC_NEVER)
 		buf_printf(out, "it sits out until %s, %s more", moment(left, until), span(left, text));
 }
@@ -142,7 +153,7 @@ static void reason_may_lead(struct buf *out, const struct standing *e)
 }
 
 /* It leads, as far as the lock goes. */
-static void reason_worker(struct buf *out, const struct standing *e)
+static void reason_silent(struct buf *out, const struct standing *e)
 {
 	char since[32];
 	struct buf doing = { 0 };
@@ -160,8 +171,9 @@ static const struct {
 	void (*add)(struct buf *out, const struct standing *e);
 } reasons[] = {
 	{ "phase", reason_phase },       { "store", reason_store },       { "leader", reason_leader },
-	{ "waiting", reason_waiting },   { "paused", reason_paused },     { "sitting_out", reason_sitting_out },
-	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead }, { "worker", reason_worker },
+	{ "waiting", reason_waiting },   { "paused", reason_paused },     { "worker", reason_worker },
+	{ "sitting_out", reason_sitting_out },
+	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead }, { "silent", reason_silent },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -200,12 +212,12 @@ static void note_next(struct buf *out, const struct standing *e)
 		buf_printf(out, ", for %s", span(n->since, text));
 }
 
-/* Why a standby does not come next. */
+/* Why a standby does not come next. What would keep it from leading is among the reasons, and is not said twice. */
 static void note_able(struct buf *out, const struct standing *e)
 {
 	const struct elector_next *n = &e->status->next;
 
-	if (e->status->leading || n->self)
+	if (e->status->leading || e->status->lacks || n->self)
 		return;
 	if (!n->able && strcmp(text_or_none(n->unable_why), text_or_none(n->trouble)) == 0)
 		return; /* note_trouble says it, or nothing is known */
@@ -549,7 +561,10 @@ static void add_store(struct buf *b, const struct elector_status *s)
 	           s->store.lost ? "true" : "false", s->store.watching ? "true" : "false");
 	buf_printf(b, ",\"lastContactMs\":%" PRId64 ",\"readsFailed\":%" PRIu64 ",\"writesFailed\":%" PRIu64,
 	           whole_ms(s->store_silence), s->store.reads_failed, s->store.writes_failed);
-	buf_printf(b, ",\"watchesFailed\":%" PRIu64, s->store.watches_failed);
+	buf_printf(b, ",\"watchesFailed\":%" PRIu64 ",\"writes\":\"%s\"", s->store.watches_failed,
+	           s->store.unwritable ? "not taken"
+	           : s->store.wrote    ? "taken"
+	                               : "");
 	add_field(b, "trouble", s->trouble);
 	buf_adds(b, "}");
 }
@@ -645,7 +660,9 @@ void standing_json(struct buf *out, const struct standing *e)
 	};
 	const struct elector_status *s = e->status;
 
-	buf_printf(out, "{\"phase\":\"%s\",\"leading\":%s", phases[s->phase], s->leading ? "true" : "false");
+	buf_printf(out, "{\"phase\":\"%s\",\"leading\":%s,\"couldLead\":%s", phases[s->phase],
+	           s->leading ? "true" : "false", s->lacks ? "false" : "true");
+	add_field(out, "lacks", text_or_none(s->lacks));
 	add_field(out, "name", e->name);
 	add_field(out, "lock", s->lock);
 	add_field(out, "identity", s->identity);

@@ -47,14 +47,18 @@ static void find_times(struct store_trial *x, const char *name, const char *what
 	                 store_times_print(t->most_us, most, sizeof most));
 }
 
-/* false: it was refused, as each that follows would be, and an elector that may not do it leads nobody. */
+/* false: it was refused, as each that follows would be, and an elector of which the store takes no writes leads nobody,
+ * as its /readyz and `why` say in the same words (election/readiness.c). */
 static bool tell_failure(struct store_trial *x, const struct lock_client *s, bool durable)
 {
 	const char *name = durable ? "acquire" : "renew";
 
-	if (s->result.outcome == LOCK_REFUSED) {
-		store_trial_find(x, name, STORE_UNFIT, "%s is refused: %s", durable ? "a new term" : "a renewal",
-		                 store_trial_why(s));
+	enum lock_outcome o = s->result.outcome;
+	bool full = (o == LOCK_FAILED || o == LOCK_UNKNOWN) && s->result.err.code == ERR_FULL;
+
+	if (o == LOCK_REFUSED || full) {
+		store_trial_find(x, name, STORE_UNFIT, "the store does not take its writes: %s is refused: %s",
+		                 durable ? "a new term" : "a renewal", store_trial_why(s));
 		return false;
 	}
 	store_trial_find(x, name, STORE_NOTE, "a write was not confirmed: %s", store_trial_why(s));

@@ -137,15 +137,17 @@ static void note_taking(struct successor *s, struct instant now)
 /* What the leader waits for is said at once. */
 static void note_touching(struct successor *s, struct instant now)
 {
-	bool no = declines(s, now);
+	uint64_t no = declines(s, now) ? s->news.wanted : 0;
 
 	if (!no && !(s->doubted && s->role == SUCCESSOR_STANDBY && s->news.held)) {
 		s->touching = s->touch = false;
 		return;
 	}
-	if (!s->touching)
-		s->touch_at = no ? now : instant_add(now, s->options.lease + pause_up_to(s, s->options.renew / 2));
+	if (s->touching && s->touching_for == no)
+		return;
 	s->touching = true;
+	s->touching_for = no;
+	s->touch_at = no ? now : instant_add(now, s->options.lease + pause_up_to(s, s->options.renew / 2));
 }
 
 static void touch_later(struct successor *s, struct instant now)

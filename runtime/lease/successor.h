@@ -157,6 +157,7 @@ struct successor {
 	 * the store takes its writes, or tells the leader that it does not come. */
 	bool touching, touch, touched; /* touched: by the write under way */
 	struct instant touch_at;
+	uint64_t touching_for; /* the request that it says no to; 0 = none */
 	uint64_t declining, declined; /* the request that the write under way says no to; that was said no to */
 
 	/* A leader. */

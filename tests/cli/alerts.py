@@ -78,6 +78,13 @@ CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]
         {f"lunarch_store_last_contact_seconds{{{B}}}": "60x1000"},
     ),
     (
+        *("CandidateCouldNotLead", "30m", ON_B),
+        "b:1 could not have led web for a quarter of an hour: `lunarch ctl why` there says why not",
+        {f"lunarch_could_lead{{{A}}}": "1x1000", f"lunarch_could_lead{{{B}}}": "0x1000"},
+        # One that sat out for a while.
+        {f"lunarch_could_lead{{{A}}}": "1x1000", f"lunarch_could_lead{{{B}}}": "0x80 1x900"},
+    ),
+    (
         *("StoreFails", "20m", {**ON_A, "operation": "write"}),
         "web: 15 writes failed on a:1 in 15 minutes",
         {f'lunarch_store_failures_total{{{A}, operation="write"}}': "0+0.25x1000"},

@@ -94,7 +94,7 @@ def test_told(kind: str, lock: str, a: Asked, b: Asked) -> None:
     ok(0 < n["preemptsInMs"] <= 3600000 and n["preemptsAt"].endswith("Z"), f"{kind}: as a time, too", n)
     says(b, "could come next too", what=f"{kind}: who comes next no more is told why")
     b.ctl("pause")
-    says(b, "this candidate cannot come next", what=f"{kind}: and what keeps it from that")
+    says(b, "it is paused: by an operator", what=f"{kind}: and what keeps it from that")
     c.kill(signal.SIGKILL)
     says(a, "nobody comes next", what=f"{kind}: a leader tells that nobody would take over")
     ok(a.wait("nobody_next", patience=LONG), f"{kind}: its log too")

@@ -59,6 +59,13 @@ UNIT_TESTS = [
         "runtime/base/err.c",
         "tests/unit/runner/test_term_hooks.c",
     ],
+    [
+        "runtime/election/readiness.c",
+        "runtime/election/store_contact.c",
+        "runtime/base/clock.c",
+        "tests/unit/election/test_readiness.c",
+    ],
+    ["runtime/election/store_contact.c", "runtime/base/clock.c", "tests/unit/election/test_store_contact.c"],
     ["runtime/election/saves.c", "runtime/base/mem.c", "tests/unit/election/test_saves.c"],
     [
         "runtime/election/death_proof.c",
@@ -153,6 +160,8 @@ UNIT_TESTS = [
         "runtime/election/death_proof.c",
         "runtime/election/next_link.c",
         "runtime/election/outcome.c",
+        "runtime/election/readiness.c",
+        "runtime/election/store_contact.c",
         "tests/unit/election/test_next_link.c",
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")

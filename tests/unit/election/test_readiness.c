@@ -27,6 +27,13 @@ static const char *lacks(enum lease_phase phase)
 	return readiness_lacks(&r, phase, &s, &c);
 }
 
+static bool says(const char *words)
+{
+	const char *why = lacks(PHASE_FOLLOWING);
+
+	return why && strstr(why, words);
+}
+
 static void is_lack(const char *words, const char *what)
 {
 	const char *why = lacks(PHASE_FOLLOWING);
@@ -67,19 +74,19 @@ static void reasons(void)
 static void hook(void)
 {
 	begin(true);
-	ok(strstr(lacks(PHASE_FOLLOWING), "not answered yet"), "may_lead has to say yes");
+	ok(says("not answered yet"), "may_lead has to say yes");
 	ok(readiness_to_ask(&r, lacks(PHASE_FOLLOWING), at(0)), "so it is asked");
 	readiness_asked(&r, NSEC_PER_SEC, at(0));
 	ok(!readiness_to_ask(&r, lacks(PHASE_FOLLOWING), at(0)) &&
 	           readiness_wait(&r, lacks(PHASE_FOLLOWING), at(0)) == NSEC_PER_SEC,
 	   "and again after a while");
 	readiness_answered(&r, false);
-	ok(strstr(lacks(PHASE_FOLLOWING), "says no"), "a no is the reason");
+	ok(says("says no"), "a no is the reason");
 	ok(readiness_to_ask(&r, lacks(PHASE_FOLLOWING), at(1)), "and is asked again");
 	readiness_answered(&r, true);
 	ok(!lacks(PHASE_FOLLOWING), "a yes is none");
 	readiness_late(&r);
-	ok(strstr(lacks(PHASE_FOLLOWING), "in time"), "an answer that is late is no yes, whatever was said before");
+	ok(says("in time"), "an answer that is late is no yes, whatever was said before");
 	ok(readiness_to_ask(&r, lacks(PHASE_FOLLOWING), at(1)), "and is asked for again");
 	readiness_answered(&r, true);
 	ok(!lacks(PHASE_FOLLOWING), "until there is one");
