@@ -170,10 +170,16 @@ static const struct {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
 } reasons[] = {
-	{ "phase", reason_phase },       { "store", reason_store },       { "leader", reason_leader },
-	{ "waiting", reason_waiting },   { "paused", reason_paused },     { "worker", reason_worker },
+	{ "phase", reason_phase },
+	{ "store", reason_store },
+	{ "leader", reason_leader },
+	{ "waiting", reason_waiting },
+	{ "paused", reason_paused },
+	{ "worker", reason_worker },
 	{ "sitting_out", reason_sitting_out },
-	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead }, { "silent", reason_silent },
+	{ "unreaped", reason_unreaped },
+	{ "may_lead", reason_may_lead },
+	{ "silent", reason_silent },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 

@@ -142,8 +142,8 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	struct lease_times times; /* in force */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 
-	/* Why it could not lead now, by all that is known (readiness.h): NULL: it could, or it leads. The rest says more
-	 * of what keeps it from leading. */
+	/* Why it could not lead now, by all that is known (readiness.h): NULL: it could, or it leads. The rest says
+	 * more of what keeps it from leading. */
 	const char *lacks;
 	bool worker; /* its user could lead: elector_ready */
 	struct lease_standing standing;

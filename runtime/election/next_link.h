@@ -21,7 +21,7 @@ struct next_link_callbacks {
 	void (*publish)(void *arg);       /* a leader: what the lock's record says of it is to be written now */
 	void (*hand_over)(void *arg, enum successor_why why, const char *request);
 	void (*not_handed_over)(void *arg, const char *request, const char *why);
-	void (*settled)(void *arg); /* next_link_settled has become true */
+	void (*settled)(void *arg);                              /* next_link_settled has become true */
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
 	void (*say)(void *arg, enum log_level level, const char *event, const char *text);
 };
@@ -44,8 +44,8 @@ void next_link_configure(struct next_link *l, const struct successor_options *o)
 /* ---- what the election tells it ---- */
 
 void next_link_role(struct next_link *l, enum successor_role role, uint64_t term); /* term: of a leader; else 0 */
-/* lacks: why it could not lead now, of readiness_lacks, which outlives the link; NULL: it could. Of a leader the priority
- * alone counts. */
+/* lacks: why it could not lead now, of readiness_lacks, which outlives the link; NULL: it could. Of a leader the
+ * priority alone counts. */
 void next_link_ready(struct next_link *l, const char *lacks, int64_t priority);
 void next_link_awake(struct next_link *l); /* the process does something for the lease: successor_shares */
 void next_link_heard(struct next_link *l, const struct record *m); /* the lock's record, by another process or nobody */

@@ -24,10 +24,10 @@ struct store_contact {     /* read by its user; changed by the functions below *
 	/* The last write was not taken, and nothing has shown since that one would be. false also as long as this
 	 * elector has written nothing: then it is not known. */
 	bool unwritable;
-	bool wrote;                /* the store has taken a write of this elector once */
-	bool refused;              /* unwritable, by WRITE_REFUSED */
-	bool unsure;               /* the last write failed by WRITE_UNSURE, */
-	struct instant unsure_at;  /*     and so did all since then */
+	bool wrote;               /* the store has taken a write of this elector once */
+	bool refused;             /* unwritable, by WRITE_REFUSED */
+	bool unsure;              /* the last write failed by WRITE_UNSURE, */
+	struct instant unsure_at; /*     and so did all since then */
 	uint64_t reads_failed, writes_failed;
 	uint64_t watches_failed; /* watches that ended by themselves */
 };
@@ -41,8 +41,8 @@ bool store_contact_good(struct store_contact *c, struct instant now);
 bool store_contact_read_failed(struct store_contact *c, nsec patience, struct instant now);
 
 /* A write failed, which says nothing of reads. true: from now on the store counts as unwritable. It does at once where
- * it said so. Where it said nothing it does when writes have failed for longer than `patience`: one may be lost with its
- * connection. */
+ * it said so. Where it said nothing it does when writes have failed for longer than `patience`: one may be lost with
+ * its connection. */
 bool store_contact_write_failed(struct store_contact *c, enum write_failure how, nsec patience, struct instant now);
 
 /* The store took a write of this elector. */

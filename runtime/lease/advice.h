@@ -39,10 +39,10 @@ struct advice {
 	struct {
 		bool is; /* the record is N: it holds a candidate, or nobody, and no election */
 		int64_t priority;
-		char answers[33]; /* the name of the request that this write of N answers; "": none */
+		char answers[33];  /* the name of the request that this write of N answers; "": none */
 		char declines[33]; /* the name of one to which the wanted candidate says no, whoever N holds, */
 		char why[ADVICE_TEXT_MAX + 1]; /*     and why */
-	} nomination;             /* N, "nomination" */
+	} nomination;                          /* N, "nomination" */
 };
 
 enum advice_part { ADVICE_NEXT, ADVICE_FOR, ADVICE_WANTED, ADVICE_NOMINATION };

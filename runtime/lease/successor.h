@@ -61,8 +61,8 @@ struct successor_news {
 
 enum successor_event_kind {
 	SUCCESSOR_EV_TICK,
-	SUCCESSOR_EV_AWAKE,      /* the process does something else anyway: see successor_shares */
-	SUCCESSOR_EV_ROLE,       /* role, term; sit_out: not next for so long, after a term that ended by an error */
+	SUCCESSOR_EV_AWAKE, /* the process does something else anyway: see successor_shares */
+	SUCCESSOR_EV_ROLE,  /* role, term; sit_out: not next for so long, after a term that ended by an error */
 	/* ready, priority: whether it could lead now. doubted: it is not ready only since the store did not take its
 	 * last write: it is to find out whether it would now */
 	SUCCESSOR_EV_READY,
@@ -153,11 +153,11 @@ struct successor {
 	uint64_t left_alone;              /* a write of another candidate, which may be alive: first seen at left_at */
 	struct instant left_at;
 	int patience; /* how many times in a row that candidate was found alive, and not published */
-	/* One that is not able: it looks at N at touch_at, and writes back what it sees (touch: now). That shows whether
-	 * the store takes its writes, or tells the leader that it does not come. */
+	/* One that is not able: it looks at N at touch_at, and writes back what it sees (touch: now). That shows
+	 * whether the store takes its writes, or tells the leader that it does not come. */
 	bool touching, touch, touched; /* touched: by the write under way */
 	struct instant touch_at;
-	uint64_t touching_for; /* the request that it says no to; 0 = none */
+	uint64_t touching_for;        /* the request that it says no to; 0 = none */
 	uint64_t declining, declined; /* the request that the write under way says no to; that was said no to */
 
 	/* A leader. */
@@ -188,8 +188,8 @@ bool successor_shares(const struct successor *s, struct instant now);
 /* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */
 const struct successor_sight *successor_published(const struct successor *s, struct instant now);
 
-/* The leader: the request and the identity to be published as wanted, which is the one that comes next where the request
- * names none. false: nobody is wanted. */
+/* The leader: the request and the identity to be published as wanted, which is the one that comes next where the
+ * request names none. false: nobody is wanted. */
 bool successor_wants(const struct successor *s, struct instant now, uint64_t *request, uint64_t *identity);
 
 /* The leader: how long until it hands over to a larger priority, and until its term has lasted for max_term; -1: it

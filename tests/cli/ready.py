@@ -58,7 +58,11 @@ def lacks(c: Asked, word: str, told: str, what: str, leader: Asked | None = None
     ok(why.count(told) == 1 and "come next" not in why.replace("comes next", ""), f"{what}: why has it, once", why)
     if leader:
         code, text = leader.ctl("handover", "--to", c.name, "--timeout", "100s", patience=2 * LONG)
-        ok(code == 75 and f"{c.name} could not lead now: {word}" in text, f"{what}: the leader hears it, and leads on", text)
+        ok(
+            code == 75 and f"{c.name} could not lead now: {word}" in text,
+            f"{what}: the leader hears it, and leads on",
+            text,
+        )
 
 
 def is_well(c: Asked, what: str) -> None:
@@ -92,7 +96,10 @@ def test_orders(lock: str) -> None:
     is_well(b, "may_lead's no")
     write(HELD, "")
     b.kill(pid=b.worker())
-    ok(wait_for(lambda: "worker" in b.get("/standby")[1] or "paused" in b.get("/standby")[1], LONG), "without a worker it is no standby")
+    ok(
+        wait_for(lambda: "worker" in b.get("/standby")[1] or "paused" in b.get("/standby")[1], LONG),
+        "without a worker it is no standby",
+    )
     same(codes(b), [503, 503, 200], "nor is it ready")
     ok("there is no worker" in b.why() and "could come next" not in b.why(), "and why says that there is none", b.why())
     same((b.status()["couldLead"], b.metric("lunarch_could_lead")), (False, 0.0), "and so do status and the metric")
@@ -133,7 +140,9 @@ def test_silent_and_full() -> None:
         ok(wait_for(lambda: a.status()["leading"] or b.status()["leading"], LONG), "one leads")
         server.cli("CONFIG", "SET", "maxmemory", "1")
         for c in (a, b):
-            lacks(c, "the store does not take its writes", "the store does not take its writes", f"a full store, {c.name}")
+            lacks(
+                c, "the store does not take its writes", "the store does not take its writes", f"a full store, {c.name}"
+            )
         ok(a.wait("store_unwritable", "OOM"), "the log says so, with the store's word")
         same(a.status()["store"]["writes"], "not taken", "and status")
         server.cli("CONFIG", "SET", "maxmemory", "0")
@@ -141,7 +150,12 @@ def test_silent_and_full() -> None:
         ok(wait_for(lambda: a.status()["leading"] or b.status()["leading"], LONG), "and one leads")
         server.cli("CONFIG", "SET", "min-replicas-to-write", "1")
         for c in (a, b):
-            lacks(c, "the store does not take its writes", "the store does not take its writes, for", f"a store without its replicas, {c.name}")
+            lacks(
+                c,
+                "the store does not take its writes",
+                "the store does not take its writes, for",
+                f"a store without its replicas, {c.name}",
+            )
         server.cli("CONFIG", "SET", "min-replicas-to-write", "0")
         ok(wait_for(lambda: all(codes(c)[1] == 200 for c in (a, b)), LONG), "when it takes writes both are ready again")
 
@@ -163,10 +177,15 @@ def test_rights() -> None:
         a.ctl("resign", "10s")
         lacks(b, "the store does not take its writes", "the store does not take its writes", "no right to write")
         ok(a.wait("became_leader", count=2, patience=LONG), "another leads again")
-        ok(wait_for(lambda: b.status()["leader"] == "ann", LONG) and codes(b)[:2] == [503, 503], "which says nothing of its own rights")
+        ok(
+            wait_for(lambda: b.status()["leader"] == "ann", LONG) and codes(b)[:2] == [503, 503],
+            "which says nothing of its own rights",
+        )
         store.permit("READWRITE")
         is_well(b, "etcd: having no right")
-        same((b.status()["leader"], b.status()["store"]["writes"]), ("ann", "taken"), "it has found out without leading")
+        same(
+            (b.status()["leader"], b.status()["store"]["writes"]), ("ann", "taken"), "it has found out without leading"
+        )
     finally:
         store.end()
 

@@ -179,7 +179,7 @@ UNIT_TESTS = [
     *(
         sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
         + [f"tests/unit/election/{test}.c"]
-        for test in ("test_elector", "test_elector_deaths", "test_death_watch")
+        for test in ("test_elector", "test_elector_calls", "test_elector_deaths", "test_death_watch")
     ),
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
     + ["runtime/simulation/sim_store.c", "tests/unit/election/test_past_terms.c"],

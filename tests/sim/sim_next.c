@@ -120,9 +120,10 @@ static struct note written_note(const struct world *w, const struct node *n, con
 	if (a->nobody)
 		return (struct note){ .declines = a->declines };
 	if (!a->as_is)
-		return (struct note){
-			.who = n->incarnation, .identity = n->identity, .priority = n->next.priority, .answers = a->answers
-		};
+		return (struct note){ .who = n->incarnation,
+			              .identity = n->identity,
+			              .priority = n->next.priority,
+			              .answers = a->answers };
 	as_is.name = name_of(w, n->next.note);
 	as_is.declines = a->declines;
 	return as_is;
@@ -235,7 +236,8 @@ static void note_looked(const struct world *w, struct node *n, uint64_t note)
 		return;
 	if (first)
 		n->next.changed = false;
-	if ((!first && name_of(w, note) != n->next.looked) || (note && shown->answers && shown->answers == n->next.asked)) {
+	if ((!first && name_of(w, note) != n->next.looked) ||
+	    (note && shown->answers && shown->answers == n->next.asked)) {
 		n->next.changed = true;
 		n->next.changed_at = local(w, n);
 	}
@@ -363,11 +365,10 @@ void next_follow(struct world *w, int i)
 	ready = is_ready(w, n);
 	if (m->ready != ready || m->priority != n->next.priority)
 		run(w, i,
-		    (struct successor_event){
-			    .kind = SUCCESSOR_EV_READY,
-			    .ready = ready,
-			    .doubted = !n->next.willing,
-			    .priority = n->next.priority });
+		    (struct successor_event){ .kind = SUCCESSOR_EV_READY,
+		                              .ready = ready,
+		                              .doubted = !n->next.willing,
+		                              .priority = n->next.priority });
 	if (successor_shares(m, local(w, n)))
 		run(w, i, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
 	if (n->next.is && !ready)

@@ -395,6 +395,60 @@ static void trouble(void)
 	fini(&c);
 }
 
+static const char *lacks(const struct candidate *c)
+{
+	struct elector_status s;
+
+	elector_status(c->elector, &s);
+	return s.lacks;
+}
+
+static bool comes_to_lack(struct candidate *c, const char *words)
+{
+	for (double end = ev_time() + PATIENCE; ev_time() < end; usleep(500)) {
+		const char *why = lacks(c);
+		if (words ? why && strstr(why, words) : !why)
+			return true;
+		ev_run(c->env.loop, EVRUN_NOWAIT);
+	}
+	return false;
+}
+
+static void unwritable(void)
+{
+	struct candidate c;
+	struct elector_status s;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	ok(comes_to_lack(&c, "not begun"), "who does not campaign yet could not lead");
+	elector_campaign(c.elector);
+	ok(comes_to_lack(&c, "does not answer"), "nor who has not heard of the store");
+	twist.write = LOCK_FAILED;
+	twist.code = ERR_DENIED;
+	ok(comes_to_lack(&c, "its writes"), "nor of whom the store takes no writes");
+	is_str(c.trouble, "the store says no to a write", "which is trouble");
+	put("somebody", 3600000, 500, "");
+	ok(until(&c, &c.others, 1), "another leads");
+	elector_status(c.elector, &s);
+	ok(s.lacks && strstr(s.lacks, "its writes") && s.store.unwritable && !s.store.wrote && *s.trouble,
+	   "so the store takes its writes, but it is not known whether ours");
+	ok(comes_to_lack(&c, NULL), "until it takes one, in the record of who comes next");
+	elector_status(c.elector, &s);
+	ok(s.store.wrote && !*s.trouble && s.next.able && c.leads == 0, "which it finds out without leading");
+	elector_ready(c.elector, false);
+	ok(comes_to_lack(&c, "worker"), "who has no worker could not lead");
+	elector_ready(c.elector, true);
+	elector_answer_late(c.elector);
+	ok(!lacks(&c), "a may_lead that is late is none where there is no such hook");
+	elector_end(c.elector, LEASE_RESIGNED, NSEC_PER_SEC, 0);
+	ok(comes_to_lack(&c, "some time"), "who sits out could not lead");
+	elector_pause(c.elector, "for a test");
+	ok(comes_to_lack(&c, "paused"), "nor who is paused");
+	fini(&c);
+}
+
 static void hopeless(void)
 {
 	struct candidate c;
@@ -455,6 +509,7 @@ int main(void)
 	observer();
 	paused();
 	trouble();
+	unwritable();
 	hopeless();
 	low_token();
 	foreign();

@@ -411,7 +411,8 @@ static void declined(struct lock *n)
 	shown(n, write);
 	next_link_handover(l.link, "b", 600 * NSEC_PER_SEC, request, &err);
 	hear(&b, &l);
-	ok(until(&l.refusals, 1) && strcmp(l.request, request) == 0 && strstr(l.reason, "b could not lead now: it is ill"),
+	ok(until(&l.refusals, 1) && strcmp(l.request, request) == 0 &&
+	           strstr(l.reason, "b could not lead now: it is ill"),
 	   "who is asked and could not lead says no, and why: %s", l.reason);
 	ok(l.hand_overs == 0 && next_link_advice(l.link, 5, &advice) && strcmp(advice.next.identity, "a") == 0 &&
 	           b.next == 0 && !advice_has(&advice, ADVICE_WANTED),
@@ -439,7 +440,8 @@ static void doubted(struct lock *n)
 	store_contact_init(&c, clock_now());
 	store_contact_good(&c, clock_now());
 	store_contact_write_failed(&c, WRITE_REFUSED, 0, clock_now());
-	next_link_ready(b.link, readiness_lacks(&r, PHASE_FOLLOWING, &(struct lease_standing){ .looked = true }, &c), 9);
+	next_link_ready(b.link, readiness_lacks(&r, PHASE_FOLLOWING, &(struct lease_standing){ .looked = true }, &c),
+	                9);
 	struct record *m_record = led_by("l", 5);
 	next_link_heard(b.link, m_record);
 	leave(&a);

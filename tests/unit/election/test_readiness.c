@@ -39,7 +39,8 @@ static void is_lack(const char *words, const char *what)
 	const char *why = lacks(PHASE_FOLLOWING);
 
 	ok(why && strstr(why, words), "%s: %s", what, why ? why : "nothing");
-	ok(!lacks(PHASE_LEADING) && !lacks(PHASE_ENDING) && !lacks(PHASE_NEXT), "who holds the lease leads all the same");
+	ok(!lacks(PHASE_LEADING) && !lacks(PHASE_ENDING) && !lacks(PHASE_NEXT),
+	   "who holds the lease leads all the same");
 	begin(r.asks);
 }
 

@@ -17,9 +17,11 @@ static void writing(void)
 
 	store_contact_init(&c, at(0));
 	ok(!c.unwritable && !c.wrote, "before the first write it is not known whether the store takes any");
-	ok(!store_contact_write_failed(&c, WRITE_UNSURE, patience, at(1)), "a write that is not answered proves nothing");
+	ok(!store_contact_write_failed(&c, WRITE_UNSURE, patience, at(1)),
+	   "a write that is not answered proves nothing");
 	ok(!store_contact_write_failed(&c, WRITE_UNSURE, patience, at(11)), "nor do more within the patience");
-	ok(store_contact_write_failed(&c, WRITE_UNSURE, patience, at(12)) && c.unwritable, "after it the store counts as unwritable");
+	ok(store_contact_write_failed(&c, WRITE_UNSURE, patience, at(12)) && c.unwritable,
+	   "after it the store counts as unwritable");
 	ok(!store_contact_write_failed(&c, WRITE_UNSURE, patience, at(13)), "which is said once");
 	store_contact_good(&c, at(14));
 	ok(c.unwritable, "a read that is answered does not end that");
@@ -27,8 +29,10 @@ static void writing(void)
 	ok(!c.unwritable, "another's write does");
 	ok(!store_contact_write_failed(&c, WRITE_UNSURE, patience, at(15)), "and the next failure is the first again");
 	store_contact_wrote(&c);
-	ok(c.wrote && !store_contact_write_failed(&c, WRITE_UNSURE, patience, at(26)), "so it is after a write of our own");
-	ok(store_contact_write_failed(&c, WRITE_FULL, patience, at(27)), "a store that says that it takes no writes is believed at once");
+	ok(c.wrote && !store_contact_write_failed(&c, WRITE_UNSURE, patience, at(26)),
+	   "so it is after a write of our own");
+	ok(store_contact_write_failed(&c, WRITE_FULL, patience, at(27)),
+	   "a store that says that it takes no writes is believed at once");
 	store_contact_others_wrote(&c);
 	ok(!c.unwritable, "until it takes another's");
 	ok(store_contact_write_failed(&c, WRITE_REFUSED, patience, at(28)), "and so is one that takes none of ours");

@@ -399,7 +399,8 @@ static void wanted_rules(void)
 	lead(false, 0);
 	step(1, (struct successor_event){
 			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
-	ok((a.set & SUCCESSOR_DO_PUBLISH) && successor_wants(&s, now_is, &request, &identity) && request == 77 && identity == 3,
+	ok((a.set & SUCCESSOR_DO_PUBLISH) && successor_wants(&s, now_is, &request, &identity) && request == 77 &&
+	           identity == 3,
 	   "a leader publishes whom it wants");
 	is_int(successor_wait(&s, at(1)), 2 * SEC, "and looks every P");
 	tick(3);
@@ -411,7 +412,8 @@ static void wanted_rules(void)
 	step(4, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 78, .timeout = SEC });
 	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && a.request == 78, "once");
 	role(5, SUCCESSOR_STANDBY, 0);
-	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER) && !successor_wants(&s, now_is, &request, &identity), "and the request is over");
+	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER) && !successor_wants(&s, now_is, &request, &identity),
+	   "and the request is over");
 	lead(false, 0);
 	step(1, (struct successor_event){
 			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
