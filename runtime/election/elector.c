@@ -227,18 +227,16 @@ static void elector_on_settled(void *arg)
 	elector_look(arg);
 }
 
-/* Who comes next stands in the same store. What is refused there alone says nothing of the lock. */
+/* Who comes next stands in the same store. What is refused there alone says nothing of the lock. Whether this candidate
+ * is ready is looked at with the next step: the leader's next renewal is one. */
 static void elector_on_next_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
-	bool was = e->contact.unwritable;
 
 	if (r->outcome == LOCK_OK)
 		elector_wrote(e);
 	else
 		elector_write_failed(e, r);
-	if (was != e->contact.unwritable)
-		elector_look(e);
 }
 
 static void elector_on_say(void *arg, enum log_level level, const char *event, const char *text)
