@@ -50,6 +50,39 @@ static void health(nsec since_renewal, int want, const char *what)
 	buf_fini(&body);
 }
 
+static void asks_both(int standby, int readyz, const char *words, const char *what)
+{
+	struct buf body = { 0 };
+
+	is_int(ask("/standby", &body), standby, what);
+	ok(!words || strstr(body.data, words), "/standby says why: %s", body.data);
+	is_int(ask("/readyz", &body), readyz, "and so much for /readyz");
+	ok(!words || readyz == 200 || strstr(body.data, words), "which says the same");
+	is_int(ask("/healthz", &body), 200, "nobody is to be restarted for that");
+	buf_fini(&body);
+}
+
+static void readiness(void)
+{
+	struct elector_status before = status;
+
+	status.since_renewal = -1;
+	status.store.answered = true;
+	asks_both(200, 200, NULL, "who lacks nothing is a standby");
+	status.lacks = "it is ill";
+	asks_both(503, 503, "it is ill", "who could not lead is none");
+	status.standing.observer = true;
+	status.lacks = "it only observes";
+	asks_both(503, 200, "observes", "nor is an observer, which alone is ready");
+	status.store.lost = true;
+	asks_both(503, 503, "the store has not answered", "unless it has lost its store");
+	status = before;
+	status.leading = true;
+	status.store.answered = true;
+	asks_both(503, 200, "leading", "a leader is no standby");
+	status = before;
+}
+
 /* ---- an elector whose script does not stop, and cannot be killed ---- */
 
 struct stuck {
@@ -229,6 +262,7 @@ int main(void)
 	health(15 * NSEC_PER_SEC, 200, "up to its lease");
 	health(15 * NSEC_PER_SEC + 1, 503, "a term without a renewal for longer than its lease is sick");
 	health(-1, 200, "who has no term is healthy");
+	readiness();
 	stuck();
 
 	struct record r;
