@@ -180,6 +180,7 @@ return function(natives)
 	end
 	local api = make_api(natives)
 	open_globals(api)
+	use "kept"(natives)
 	open_library(natives)
 
 	local builtin = {}

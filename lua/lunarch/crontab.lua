@@ -69,29 +69,42 @@ return function(natives)
 		return user, home
 	end
 
-	-- A directory stands for its files whose names cron(8) would take.
+	-- The files that a path stands for, with a zero between two. A directory stands for its files whose names cron(8) would take.
+	local function files_of(path)
+		local file <close>, why = io.open(path, "r")
+		if not file then
+			return nil, why
+		elseif select(3, file:read(1)) ~= EISDIR then
+			return path
+		end
+		local r, err = lunarch.exec { "find", "-L", path, "-maxdepth", "1", "-type", "f", timeout = 30 }
+		local names = {}
+		for name in (r and r.ok and r.stdout or ""):gmatch "[^\n]+" do
+			names[#names + 1] = name:match "/[%w_-]+$" and name or nil
+		end
+		table.sort(names)
+		if #names == 0 then
+			return nil, ("%s: found no crontab in this directory%s"):format(path, err and ": " .. err.message or "")
+		end
+		return table.concat(names, "\0")
+	end
+
 	local function expand(files, errors)
 		local list = {}
 		for _, path in ipairs(files) do
-			local file <close>, why = io.open(path, "r")
-			if not file then
-				errors[#errors + 1] = why
-			elseif select(3, file:read(1)) == EISDIR then
-				local r, err = lunarch.exec { "find", "-L", path, "-maxdepth", "1", "-type", "f", timeout = 30 }
-				local names = {}
-				for name in (r and r.ok and r.stdout or ""):gmatch "[^\n]+" do
-					names[#names + 1] = name:match "/[%w_-]+$" and name or nil
-				end
-				table.sort(names)
-				table.move(names, 1, #names, #list + 1, list)
-				if #names == 0 then
-					errors[#errors + 1] = ("%s: found no crontab in this directory%s"):format(path, err and ": " .. err.message or "")
-				end
-			else
-				list[#list + 1] = path
+			local its, why = natives.kept("crontabs " .. path, function() return files_of(path) end)
+			for file in (its or ""):gmatch "[^\0]+" do
+				list[#list + 1] = file
 			end
+			errors[#errors + 1] = why
 		end
 		return list
+	end
+
+	local function text_of(path)
+		local file <close>, why = io.open(path, "r")
+		local text = file and file:read "a"
+		return text, why or path .. ": it cannot be read"
 	end
 
 	-- FNV-1a of 64 bits, of which the name has 32: names must differ in one crontab, and no more.
@@ -152,8 +165,7 @@ return function(natives)
 		local parse = use "crontab"(natives.cron)
 		local jobs, errors = {}, {}
 		for _, path in ipairs(expand(options.files, errors)) do
-			local file <close>, why = io.open(path, "r")
-			local text = file and file:read "a"
+			local text, why = natives.kept("crontab " .. path, function() return text_of(path) end)
 			if text then
 				local system = options.system
 				if system == nil then
@@ -163,7 +175,7 @@ return function(natives)
 				table.move(its, 1, #its, #jobs + 1, jobs)
 				table.move(wrong, 1, #wrong, #errors + 1, errors)
 			else
-				errors[#errors + 1] = why or path .. ": it cannot be read"
+				errors[#errors + 1] = why
 			end
 		end
 		name_jobs(jobs, errors)

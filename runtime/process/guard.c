@@ -49,7 +49,7 @@ enum note_place { NOTE_STARTED, NOTE_STATE, NOTE_FAILED, NOTE_ENDED, NOTES };
 
 struct guard {
 	/* What it was started with. */
-	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
+	int control, wire, page_fd[PAGE_FILES], kept_fd, tree_fd, elector;
 	bool command, foreground;
 	bool no_privileges; /* the worker or the command drops them */
 	bool held;          /* the command waits for GUARD_BEGIN */
@@ -147,6 +147,7 @@ static void guard_close_others(const struct guard *g)
 		       g->wire,
 		       g->page_fd[PAGE_DEADLINES],
 		       g->page_fd[PAGE_MARKS],
+		       g->kept_fd,
 		       g->tree_fd,
 		       g->elector,
 		       g->signals,
@@ -171,30 +172,28 @@ static void close_on_exec(int fd)
 
 static bool guard_read_arguments(struct guard *g, int argc, char **argv)
 {
-	if (argc < 7)
+	if (argc < 8)
 		return false;
 	g->control = atoi(argv[0]);
 	g->wire = atoi(argv[1]);
 	g->page_fd[PAGE_DEADLINES] = atoi(argv[2]);
 	g->page_fd[PAGE_MARKS] = atoi(argv[3]);
-	g->tree_fd = atoi(argv[4]);
-	g->elector = atoi(argv[5]);
-	g->held = strncmp(argv[6], "held", 4) == 0;
-	g->foreground = strstr(argv[6], "foreground") != NULL;
-	g->no_privileges = strstr(argv[6], GUARD_NO_PRIVILEGES) != NULL;
-	g->command = g->held || g->foreground || strncmp(argv[6], "command", 7) == 0;
-	g->argv = argv + 7;
+	g->kept_fd = atoi(argv[4]);
+	g->tree_fd = atoi(argv[5]);
+	g->elector = atoi(argv[6]);
+	g->held = strncmp(argv[7], "held", 4) == 0;
+	g->foreground = strstr(argv[7], "foreground") != NULL;
+	g->no_privileges = strstr(argv[7], GUARD_NO_PRIVILEGES) != NULL;
+	g->command = g->held || g->foreground || strncmp(argv[7], "command", 7) == 0;
+	g->argv = argv + 8;
 	if (g->command)
-		return argc > 7;
-	/* The worker's arguments are made in place, over our own: worker WIREFD PAGEFD MARKSFD ... */
+		return argc > 8;
+	/* The worker's arguments are made in place, over our own: worker WIREFD PAGEFD MARKSFD KEPTFD ... */
 	static char role[] = "worker";
-	char *wire = argv[1], *page = argv[2], *marks = argv[3];
 	g->argv = argv + 3;
 	g->argc = argc - 3;
+	memmove(g->argv + 1, argv + 1, 4 * sizeof *argv);
 	g->argv[0] = role;
-	g->argv[1] = wire;
-	g->argv[2] = page;
-	g->argv[3] = marks;
 	return true;
 }
 
@@ -318,7 +317,8 @@ static void guard_start_command(struct guard *g)
 /* ---- the worker: a fork, which needs no second start of this program. /proc shows the guard's environment for it,
  * with the marks of the tree ---- */
 
-/* What is the guard's must not be the script's. The wire, the page and the tree's descriptor are the worker's. */
+/* What is the guard's must not be the script's. The wire, the page, the sources and the tree's descriptor are the
+ * worker's. */
 __attribute__((noreturn)) static void guard_become_worker(struct guard *g, pid_t guard, int go)
 {
 	const int mine[] = { g->control, g->elector, g->signals, g->timer, g->children, g->go };
@@ -375,6 +375,8 @@ static void guard_let_go(struct guard *g)
 		close(g->wire);
 	for (int i = 0; i < PAGE_FILES; i++)
 		close(g->page_fd[i]);
+	if (g->kept_fd >= 0)
+		close(g->kept_fd);
 }
 
 static void guard_run_command(struct guard *g)
@@ -651,7 +653,7 @@ static bool guard_due(struct guard *g)
 /* What it guards, for ps(1): the command, or the script, which is behind LOGFORMAT LOGLEVEL IDENTITY file|eval. */
 static const char *guard_name(const struct guard *g)
 {
-	enum { WORKER_FIRST = 4, WORKER_KIND = 3 };
+	enum { WORKER_FIRST = 5, WORKER_KIND = 3 };
 
 	if (g->command)
 		return g->argv[0];

@@ -9,8 +9,8 @@
  * guard_await_go(go) has returned: nothing of the script. */
 typedef int guard_worker(int argc, char **argv, int go);
 
-/* argv: CONTROLFD WIREFD PAGEFD MARKSFD TREEFD ELECTORFD worker|command|foreground|held|held-foreground, then what to
- * run: the arguments of the role worker after MARKSFD, or the command, which starts at once, or with the order
+/* argv: CONTROLFD WIREFD PAGEFD MARKSFD KEPTFD TREEFD ELECTORFD worker|command|foreground|held|held-foreground, then
+ * what to run: the arguments of the role worker after KEPTFD, or the command, which starts at once, or with the order
  * GUARD_BEGIN (held). worker: what a worker runs, in a fork of the guard, with the arguments of that role. -1 for a
  * descriptor there is none of. Signals are blocked by who starts it, so that there is no moment in which one ends it.
  * The environment is the worker's. Exit status: 0 = nothing of the tree lives any more. */

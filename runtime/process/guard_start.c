@@ -118,9 +118,10 @@ static void words_make(struct words *w, const struct supervisor_spec *spec, cons
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
 	static const char *const modes[] = { "worker", "command", "foreground", "held", "held-foreground" };
-	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
+	const int fds[] = { h->control, h->wire,   h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->kept,
+		            h->tree,    h->elector };
 	char numbers[sizeof fds / sizeof *fds][12], mode[40];
-	char **argv = mem_zero((list_length(spec->argv) + 11) * sizeof *argv), **env = guard_environment(spec);
+	char **argv = mem_zero((list_length(spec->argv) + 12) * sizeof *argv), **env = guard_environment(spec);
 	size_t n = 0;
 
 	argv[n++] = name;
@@ -148,12 +149,13 @@ static bool ignores(const struct supervisor_spec *spec, int signal)
 
 /* ---- as this program, executed ---- */
 
-#define HANDED 6
+#define HANDED 7
 
 static void list_handed(const struct guard_handed *h, int *fd)
 {
 	memcpy(fd,
-	       (int[HANDED]){ h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector },
+	       (int[HANDED]){ h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->kept, h->tree,
+	                      h->elector },
 	       HANDED * sizeof *fd);
 }
 

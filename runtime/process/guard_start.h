@@ -23,7 +23,7 @@ struct guard_fork {
 };
 
 struct guard_handed { /* descriptors for the guard; -1 = none */
-	int control, wire, page[PAGE_FILES], tree, elector;
+	int control, wire, page[PAGE_FILES], kept, tree, elector;
 };
 
 /* Of the spec: what concerns the guard's process. As a fork it looks in /proc as if it had been executed: arguments,

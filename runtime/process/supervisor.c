@@ -360,7 +360,12 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err)
 {
 	struct supervisor *c = supervisor_new(reaper, spec, cb, arg);
-	struct guard_handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
+	struct guard_handed h = { .control = -1,
+		                  .wire = -1,
+		                  .page = { -1, -1 },
+		                  .kept = spec->kept_fd ? spec->kept_fd : -1,
+		                  .tree = spec->tree_fd,
+		                  .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
 	c->page = page_new(PAGE_SLOTS, h.page, err);

@@ -28,17 +28,18 @@ struct supervisor_term {
 };
 
 struct supervisor_spec {
-	char *const
-		*argv; /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD; command: the command itself */
-	bool command;  /* run argv in the worker's place: no wire, stdin passed through */
-	bool foreground;         /* command: make it the terminal's foreground group */
-	bool no_stdin;           /* its stdin is /dev/null */
+	char *const *argv; /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD KEPTFD; command: the command
+	                      itself */
+	bool command;      /* run argv in the worker's place: no wire, stdin passed through */
+	bool foreground;   /* command: make it the terminal's foreground group */
+	bool no_stdin;     /* its stdin is /dev/null */
 	bool no_privileges;      /* worker, command: privileges_drop; the guard keeps what it has, to kill */
 	const sigset_t *ignored; /* signals that the tree ignores from the start, never SIGCHLD; NULL: none */
 	char *const *
 		env; /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */
 	char *const *unset;           /* names, NULL-terminated: removed; may be NULL */
 	int tree_fd;                  /* inherited by everything in the tree; -1 = none */
+	int kept_fd;                  /* worker: where it finds and keeps its script's sources (sources.h); 0 = none */
 	struct supervisor_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
 	bool held; /* command: the guard makes itself ready, and waits for supervisor_begin; `first` is not looked at */
 	int passed, passed_as; /* command: it gets this descriptor, under that number, which the caller keeps free; 0 =
@@ -69,8 +70,9 @@ struct supervisor_callbacks {
 
 /* Spawns guard and worker (posix_spawn); spec is borrowed until it returns, the reaper, which must have adopted
  * (reaper_adopt), until gone. Everything is done on the reaper's loop. The worker has a page of PAGE_SLOTS slots.
- * A worker starts with its wire, page and tree descriptors inheritable: the first two are for it to mark O_CLOEXEC.
- * A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL with *err.
+ * A worker starts with its wire, page, kept and tree descriptors inheritable: all but the last are for it to mark
+ * O_CLOEXEC. A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL
+ * with *err.
  */
 struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err);

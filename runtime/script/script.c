@@ -2,10 +2,12 @@
 
 #include "base/mem.h"
 #include "base/module.h"
+#include "process/sources.h"
 #include "process/wire.h"
 #include "script/bind.h"
 #include "script/election.h"
 #include "script/jobs.h"
+#include "script/kept.h"
 #include "script/metrics.h"
 #include "script/next.h"
 #include "script/prelude.h"
@@ -18,8 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SCRIPT_BYTES_MAX (16 * 1024 * 1024)
 
 /* ---- the prelude ---- */
 
@@ -141,6 +141,7 @@ static void open_natives(struct script *s)
 	term_bind_requests(L);
 	metrics_bind(L, s->metrics);
 	jobs_bind(L, s);
+	kept_bind(L, s->spec.sources);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);
@@ -392,15 +393,28 @@ static int read_file(const char *path, struct buf *text, struct err *err)
 
 	if (!f)
 		return err_sys(err, "cannot open the script %s", path);
-	while ((n = fread(bytes, 1, sizeof bytes, f)) > 0 && text->len <= SCRIPT_BYTES_MAX)
+	while ((n = fread(bytes, 1, sizeof bytes, f)) > 0 && text->len <= SOURCES_TEXT_MAX)
 		buf_add(text, bytes, n);
 	int failed = ferror(f);
 	if (failed)
 		err_sys(err, "cannot read the script %s", path);
 	fclose(f);
-	if (text->len > SCRIPT_BYTES_MAX)
-		return err_set(err, ERR_INVALID, "the script %s is larger than %d MB", path, SCRIPT_BYTES_MAX >> 20);
+	if (text->len > SOURCES_TEXT_MAX)
+		return err_set(err, ERR_INVALID, "the script %s is larger than %d MB", path, SOURCES_TEXT_MAX >> 20);
 	return failed ? -1 : 0;
+}
+
+/* The text that an earlier worker of this version has read, or else the file's. */
+static int script_take_text(struct script *s, struct buf *text, struct err *err)
+{
+	struct sources *kept = s->spec.sources;
+	int found = kept ? sources_find(kept, "script", text, err) : 0;
+
+	if (found)
+		return found < 0 ? -1 : 0;
+	if (read_file(s->spec.source, text, err) < 0)
+		return -1;
+	return kept ? sources_keep(kept, "script", text, err) : 0;
 }
 
 /* Calls compile(text, source, is_text, args), which returns the chunk and its arguments, or nil and an error. */
@@ -432,7 +446,7 @@ void script_load(struct script *s)
 
 	if (s->spec.eval)
 		buf_adds(&text, s->spec.source);
-	else if (read_file(s->spec.source, &text, &err) < 0) {
+	else if (script_take_text(s, &text, &err) < 0) {
 		load_failed(s, err.text);
 		goto out;
 	}

@@ -18,8 +18,9 @@ struct script_spec { /* borrowed for as long as the script lives */
 	/* NULL: there are no elections, nor a script to load, but only what can be called (the process of a lock file).
 	 */
 	struct page *page;
-	size_t memory_max; /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
-	bool eval;         /* source is the text itself, not a path */
+	struct sources *sources; /* what it reads of its files is kept there; NULL: it is not kept */
+	size_t memory_max;       /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
+	bool eval;               /* source is the text itself, not a path */
 	const char *source;
 	char *const *args; /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);

@@ -5,6 +5,7 @@
 #include "base/proc.h"
 #include "process/channel.h"
 #include "process/guard.h"
+#include "process/sources.h"
 #include "script/script.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ struct worker {
 	struct ev_loop *loop;
 	struct timeline timeline;
 	struct page *page;
+	struct sources *sources; /* NULL: nothing is kept */
 	struct script *script;
 	struct channel *to_elector;
 	bool leaving; /* WIRE_QUIT has come */
@@ -139,34 +141,37 @@ static char **worker_arguments(int argc, char **argv)
 	char **copy = mem_zero(((size_t)argc + 1) * sizeof *copy);
 
 	mem_pack((size_t)argc, (const char *const *)argv, copy);
-	proc_title("worker", strcmp(argv[6], "eval") == 0 ? "-e" : argv[7]);
+	proc_title("worker", strcmp(argv[7], "eval") == 0 ? "-e" : argv[8]);
 	prctl(PR_SET_NAME, "lunarch-worker");
 	return copy;
 }
 
-/* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]; IDENTITY "": not known yet */
+/* argv: WIREFD PAGEFD MARKSFD KEPTFD LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]; KEPTFD -1: nothing is
+ * kept; IDENTITY "": not known yet */
 int worker_main(int argc, char **argv, int go)
 {
 	struct worker w = { 0 };
 	struct err err;
 
-	if (argc < 8 || log_level_parse(argv[4]) < 0) {
+	if (argc < 9 || log_level_parse(argv[5]) < 0) {
 		fputs("lunarch -x worker is a role that lunarch starts itself\n", stderr);
 		return 2;
 	}
 	argv = worker_arguments(argc, argv);
-	int wire_fd = atoi(argv[0]),
+	int wire_fd = atoi(argv[0]), kept_fd = atoi(argv[3]),
 	    page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* when the guard dies, its parent */
-	log_init(strcmp(argv[3], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[4]));
+	log_init(strcmp(argv[4], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[5]));
 	log_follow();
-	if (*argv[5])
-		log_program(argv[5], NULL);
+	if (*argv[6])
+		log_program(argv[6], NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0); /* so that a script that is killed does not lose lines */
 	fcntl(wire_fd, F_SETFD, FD_CLOEXEC);
 	w.page = page_map(page_fd, &err);
-	if (!w.page) {
+	if (w.page && kept_fd >= 0)
+		w.sources = sources_open(kept_fd, &err);
+	if (!w.page || (kept_fd >= 0 && !w.sources)) {
 		log_event(LOG_ERROR, NULL, "worker_failed", "%s", err.text);
 		return 1;
 	}
@@ -182,9 +187,10 @@ int worker_main(int argc, char **argv, int go)
 	const struct script_spec spec = { .loop = w.loop,
 		                          .timeline = &w.timeline,
 		                          .page = w.page,
-		                          .eval = strcmp(argv[6], "eval") == 0,
-		                          .source = argv[7],
-		                          .args = argv + 8,
+		                          .sources = w.sources,
+		                          .eval = strcmp(argv[7], "eval") == 0,
+		                          .source = argv[8],
+		                          .args = argv + 9,
 		                          .send = worker_send,
 		                          .arg = &w };
 	w.script = script_new(&spec);
@@ -199,6 +205,7 @@ int worker_main(int argc, char **argv, int go)
 	timeline_fini(&w.timeline);
 	ev_loop_destroy(w.loop);
 	page_unmap(w.page);
+	sources_close(w.sources);
 	free(*argv);
 	free(argv);
 	return 0;

@@ -64,8 +64,8 @@ static int compact(const int *from, int n)
 
 __attribute__((noreturn)) static void be_guard(struct scene *s, int control, int elector, int error)
 {
-	char text[5][12], *argv[20] = { text[0], "-1", text[1], text[2], "-1", text[3], (char *)s->kind };
-	int n = 7, fds[4] = { control, page_fd[PAGE_DEADLINES], page_fd[PAGE_MARKS], elector };
+	char text[5][12], *argv[20] = { text[0], "-1", text[1], text[2], "-1", "-1", text[3], (char *)s->kind };
+	int n = 8, fds[4] = { control, page_fd[PAGE_DEADLINES], page_fd[PAGE_MARKS], elector };
 	sigset_t all;
 
 	if (s->says)

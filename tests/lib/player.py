@@ -224,6 +224,7 @@ class Worker:
                 "worker",
                 str(theirs.fileno()),
                 *map(str, self.page.fds),
+                "-1",
                 "json",
                 "debug",
                 "",

@@ -188,6 +188,13 @@ UNIT_TESTS = [
     sources_in("base", "lease") + ["tests/unit/lease/test_past.c"],
     sources_in("base", "lease") + ["tests/unit/lease/test_record.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
+    [
+        "runtime/process/sources.c",
+        "runtime/base/buf.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/process/test_sources.c",
+    ],
     sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
     *(sources_in("base", "loop") + [f"tests/unit/loop/{test}.c"] for test in ("test_offload", "test_resolve")),
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")

@@ -31,7 +31,7 @@ local crontab = {}
 ---@return lunarch.Election
 function crontab.election(options) end
 
----The jobs of crontabs.
+---The jobs of crontabs. Each file is read once, until the script is reloaded; as by crontab.election.
 ---@param options lunarch.CrontabOptions
 ---@return lunarch.CrontabJob[]?
 ---@return lunarch.Error? err "invalid": a line for each thing that is wrong

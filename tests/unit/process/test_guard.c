@@ -36,7 +36,7 @@ static void no_page(void)
 
 static void test_refusals(void)
 {
-	char *few[] = { "3", "4", "5", "6", "7", "8" };
+	char *few[] = { "3", "4", "5", "6", "7", "8", "9" };
 	struct scene cases[] = {
 		{ .kind = "command", .command = sleeper, .before = none_left },
 		{ .kind = "command", .command = sleeper, .before = one_left },
@@ -51,7 +51,7 @@ static void test_refusals(void)
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0)
-		exit(guard_main(6, few, no_worker));
+		exit(guard_main(7, few, no_worker));
 	int status;
 	waitpid(pid, &status, 0);
 	is_int(WEXITSTATUS(status), 70, "a guard with too few arguments ends");

@@ -9,6 +9,7 @@
 #include "process/guard_start.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
+#include "process/sources.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -167,6 +168,21 @@ static int count_descriptors(void)
 	return n;
 }
 
+/* Of a process: those to files of that name (memfd_create(2)). */
+static int count_files(pid_t pid, const char *name)
+{
+	char path[64], to[64];
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+		ssize_t len = readlink(path, to, sizeof to - 1);
+		to[len > 0 ? len : 0] = '\0';
+		n += strstr(to, name) != NULL;
+	}
+	return n;
+}
+
 /* Blocked or ignored signals, but those which the thread library keeps for itself. */
 static uint64_t inherited_signals(void)
 {
@@ -217,19 +233,22 @@ static bool locks_memory(pid_t pid)
 	return locked > 0;
 }
 
-/* argv: WIREFD PAGEFD MARKSFD BEHAVIOUR [ARG] */
+/* argv: WIREFD PAGEFD MARKSFD KEPTFD BEHAVIOUR [ARG] */
 static int worker(char **argv)
 {
 	int wire = atoi(argv[0]), page_fd[PAGE_FILES] = { atoi(argv[1]), atoi(argv[2]) };
-	const char *how = argv[3];
-	uint32_t arg = argv[4] ? (uint32_t)atoi(argv[4]) : 0;
+	const char *how = argv[4];
+	uint32_t arg = argv[5] ? (uint32_t)atoi(argv[5]) : 0;
 
 	shared->guard = getppid();
 	shared->worker = getpid();
 	if (strcmp(how, "count") == 0) {
-		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d",
+		snprintf(shared->text, sizeof shared->text,
+		         "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d, sources %d, of the guard %d",
 		         count_descriptors(), (unsigned long long)inherited_signals(), TERM_MARK_ENV,
-		         getenv(TERM_MARK_ENV), getenv("A"), getenv("B"), page_map(page_fd, NULL) != NULL);
+		         getenv(TERM_MARK_ENV), getenv("A"), getenv("B"), page_map(page_fd, NULL) != NULL,
+		         count_files(getpid(), "lunarch-sources") == 1 && sources_open(atoi(argv[3]), NULL) != NULL,
+		         count_files(getppid(), "lunarch-sources"));
 		say(wire, WIRE_LOADED, 0);
 		return 0;
 	}
@@ -439,6 +458,7 @@ struct scene {
 	char *const *env;
 	char *const *unset;
 	nsec allowance;
+	int kept_fd;
 };
 
 static bool forked; /* the guards are forks */
@@ -473,6 +493,7 @@ static int elector(const struct scene *s)
 		                        .env = env,
 		                        .unset = s->unset ? s->unset : no_unset,
 		                        .tree_fd = shared_fd,
+		                        .kept_fd = s->kept_fd,
 		                        .kill_allowance = s->allowance ? s->allowance : ALLOWANCE,
 		                        .fork = forked ? &fork : NULL };
 	shared->elector = getpid();
@@ -625,9 +646,10 @@ static void test_inheritance(void)
 {
 	struct scene s = { .argv = WORKER("count"),
 		           .env = (char *[]){ "A=new", NULL },
-		           .unset = (char *[]){ "B", NULL } };
+		           .unset = (char *[]){ "B", NULL },
+		           .kept_fd = sources_new(NULL) };
 	sigset_t some, was;
-	int stray = dup(0);
+	int stray = dup(0), other = sources_new(NULL);
 
 	setenv("A", "old", 1);
 	setenv("B", "secret", 1);
@@ -643,8 +665,11 @@ static void test_inheritance(void)
 	sigprocmask(SIG_SETMASK, &was, NULL);
 	unsetenv(TERM_MARK_ENV);
 	close(stray);
-	/* Standard ones, wire, page with its marks, tree. */
-	is_str(shared->text, "7 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1",
+	close(other);
+	close(s.kept_fd);
+	/* Standard ones, wire, page with its marks, sources, tree. */
+	is_str(shared->text,
+	       "8 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1, sources 1, of the guard 0",
 	       "a worker inherits no descriptor, mask or disposition but its own, and the environment it was given");
 }
 

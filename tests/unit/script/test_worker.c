@@ -1,7 +1,9 @@
-/* A worker and the guard that forked it: no script runs before its guard is ready to kill it. The worker is a child of
- * this test, which does what the guard does. What a worker does later is in tests/script. */
+/* A worker and what it is given. By the guard that forked it: no script runs before its guard is ready to kill it. By
+ * the elector: what an earlier worker has read, and that it leads. The worker is a child of this test, which does what
+ * the guard does. What a worker does later is in tests/script. */
 #include "base/buf.h"
 #include "process/deadline_page.h"
+#include "process/sources.h"
 #include "process/wire.h"
 #include "script/worker.h"
 #include "tap.h"
@@ -51,11 +53,11 @@ static void await_sleep(pid_t pid)
 	}
 }
 
-/* go: where the worker is told to go on. */
-static pid_t start_worker(const char *script, int *go)
+/* kind: of the script, "eval" or "file". kept: its sources; -1: none. go: where the worker is told to go on. */
+static pid_t start_worker(char *kind, char *script, int kept, int *go)
 {
 	int page_fd[PAGE_FILES], ends[2], pipe_go[2], out[2];
-	char number[3][12];
+	char number[4][12];
 	struct err err;
 
 	page = page_new(PAGE_SLOTS, page_fd, &err);
@@ -67,11 +69,12 @@ static pid_t start_worker(const char *script, int *go)
 		snprintf(number[0], sizeof *number, "%d", ends[1]);
 		snprintf(number[1], sizeof *number, "%d", page_fd[PAGE_DEADLINES]);
 		snprintf(number[2], sizeof *number, "%d", page_fd[PAGE_MARKS]);
-		char *argv[] = { number[0], number[1], number[2], "text", "info", "", "eval", (char *)script, NULL };
+		snprintf(number[3], sizeof *number, "%d", kept);
+		char *argv[] = { number[0], number[1], number[2], number[3], "text", "info", "", kind, script, NULL };
 		dup2(out[1], STDOUT_FILENO);
 		close(pipe_go[1]);
 		close(ends[0]);
-		_exit(worker_main(8, argv, pipe_go[0]));
+		_exit(worker_main(9, argv, pipe_go[0]));
 	}
 	close(out[1]);
 	close(ends[1]);
@@ -111,12 +114,12 @@ static bool has_said(void)
 	return select(said + 1, &set, NULL, NULL, &now) > 0;
 }
 
-#define SCRIPT "io.write('ran\\n') io.flush() return { on_leading = function() end }"
+static char script[] = "io.write('ran\\n') io.flush() return { on_leading = function() end }";
 
 static void test_waits(void)
 {
 	int go;
-	pid_t pid = start_worker(SCRIPT, &go);
+	pid_t pid = start_worker("eval", script, -1, &go);
 
 	await_sleep(pid);
 	ok(!has_said(), "a script does not run before the guard is ready to kill it");
@@ -131,7 +134,7 @@ static void test_waits(void)
 static void test_guard_dies(void)
 {
 	int go, status;
-	pid_t pid = start_worker(SCRIPT, &go);
+	pid_t pid = start_worker("eval", script, -1, &go);
 
 	await_sleep(pid);
 	close(go);
@@ -176,7 +179,7 @@ static void test_answers(void)
 	struct wire_leads leads = { 0 };
 	struct wire w;
 	int go;
-	pid_t pid = start_worker(BUSY, &go);
+	pid_t pid = start_worker("eval", BUSY, -1, &go);
 
 	if (write(go, "", 1) != 1 || !hears(WIRE_LOADED, bytes, sizeof bytes, &w))
 		abort();
@@ -198,9 +201,79 @@ static void test_answers(void)
 	forget_worker(go);
 }
 
+/* ---- what an earlier worker has read ---- */
+
+static char dir[] = "/tmp/test-worker-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static char path[64];
+
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	return path;
+}
+
+static void put(const char *name, const char *text)
+{
+	FILE *f = fopen(in_dir(name), "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		abort();
+}
+
+/* What a worker says that runs the script in the directory. */
+static bool worker_says(int kept, const char *text)
+{
+	char path[64];
+	int go;
+
+	snprintf(path, sizeof path, "%s", in_dir("s.lua"));
+	pid_t pid = start_worker("file", path, kept, &go);
+	if (write(go, "", 1) != 1)
+		abort();
+	bool good = says(text);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	forget_worker(go);
+	return good;
+}
+
+#define LOADING(version)                          \
+	"local there = pcall(require, 'later')\n" \
+	"local again = pcall(require, 'later')\n" \
+	"io.write('" version " ', require 'm', there and ' there' or '', again and ' again' or '') io.flush()\n"
+
+static void test_kept(void)
+{
+	int one = sources_new(NULL), other = sources_new(NULL);
+
+	if (!mkdtemp(dir))
+		abort();
+	put("s.lua", LOADING("one"));
+	put("m.lua", "return 'm1'");
+	ok(worker_says(one, "one m1"), "a worker runs the script");
+	put("s.lua", LOADING("two"));
+	put("m.lua", "return 'm2'");
+	put("later.lua", "");
+	ok(worker_says(one, "one m1 again"),
+	   "the next one of that version runs what the first has read: of a module that was not there, too, until it "
+	   "asks again");
+	ok(worker_says(-1, "two m2 there again"), "one that has nothing kept runs the files of now");
+	ok(worker_says(other, "two m2 there again"), "so does one of another version");
+	unlink(in_dir("s.lua"));
+	unlink(in_dir("m.lua"));
+	unlink(in_dir("later.lua"));
+	ok(worker_says(one, "one m1 there again") && worker_says(other, "two m2 there again"),
+	   "without the files each version still is what it was");
+	rmdir(dir);
+	close(one);
+	close(other);
+}
+
 int main(void)
 {
 	alarm(600); /* what hangs has failed */
+	test_kept();
 	test_waits();
 	test_guard_dies();
 	test_answers();
