@@ -255,18 +255,14 @@ static void run_check(struct run *r)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BAD });
 }
 
-static void run_begin_reload(struct run *r, const struct life_action *a)
+static void run_begin_reload(struct run *r)
 {
-	struct err err;
-
 	sd_notify_reloading();
 	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
 	          r->crontab_count ? "the crontabs"
 	          : r->is_text     ? "the text"
 	                           : r->script);
 	snprintf(r->wrong, sizeof r->wrong, "the process that loaded it died");
-	if (script_version_open(&r->version[a->side], &err) < 0)
-		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 }
 
 static void run_answer_reload(struct run *r, const struct life_action *a)
@@ -300,7 +296,7 @@ static void run_carry_out(struct run *r, const struct life_action *a)
 
 	switch (a->what) {
 	case LIFE_DO_LOAD:
-		run_begin_reload(r, a);
+		run_begin_reload(r);
 		return;
 	case LIFE_DO_SPAWN:
 		run_spawn(r, a);
@@ -397,8 +393,6 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 	ev_timer_init(&r->last, run_on_last, 0., 0.);
 	r->soon.data = r;
 	r->failed_status = EXIT_FAILED_SCRIPT;
-	if (script_version_open(&r->version[0], err) < 0)
-		return -1;
 	const struct guard_fork fork = program_fork(&r->program, worker);
 	r->fork = &fork;
 	run_make_room(r, 0);

@@ -1,17 +1,20 @@
 #include "runner/script_version.h"
 
 #include "base/mem.h"
+#include "process/sources.h"
 #include "runner/worker_set.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int script_version_open(struct script_version *v, struct err *err)
+int script_version_keep(struct script_version *v, struct err *err)
 {
-	(void)err;
-	*v = (struct script_version){ .kept = -1, .opened = true };
-	return 0;
+	int fd = v->kept ? v->kept : sources_new(err);
+
+	if (fd > 0)
+		v->kept = fd;
+	return fd;
 }
 
 void script_version_fini(struct script_version *v)
@@ -20,7 +23,7 @@ void script_version_fini(struct script_version *v)
 		election_settings_fini(&v->settings[i]);
 	free(v->settings);
 	free(v->group);
-	if (v->opened && v->kept >= 0)
+	if (v->kept)
 		close(v->kept);
 	*v = (struct script_version){ 0 };
 }

@@ -16,12 +16,11 @@ struct script_version {                            /* zeroed: there is none */
 	uint32_t *group;  /* of each (life.h) */
 	uint32_t groups;  /* isolated elections */
 	nsec quit_grace;  /* the longest shutdown grace: for a worker that is told to leave */
-	bool opened;      /* kept is */
-	int kept;         /* the texts of its files (sources.h) */
+	int kept;         /* descriptor: the texts of its files (sources.h); 0: not made yet */
 };
 
-/* Before its first worker is spawned. -1 with *err. */
-int script_version_open(struct script_version *v, struct err *err);
+/* What its workers are given to keep the texts in: the descriptor, which stays the version's; -1 with *err. */
+int script_version_keep(struct script_version *v, struct err *err);
 void script_version_fini(struct script_version *v); /* also of a zeroed one */
 
 /* A worker has loaded the script. The first one of a version says what that is: its settings are taken. Each later one

@@ -305,6 +305,9 @@ void worker_set_allow(struct worker_set *s)
 int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct err *err)
 {
 	struct run *r = s->run;
+	int kept = script_version_keep(worker_set_version(s), err);
+	if (kept < 0)
+		return -1;
 	char *env[] = { r->program.tree_var, r->program.control_var, NULL };
 	char **argv = worker_arguments(r);
 	struct supervisor_spec spec = {
@@ -314,6 +317,7 @@ int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,
+		.kept_fd = kept,
 		.kill_allowance = worker_set_kill_allowance(s),
 		.fork = fork,
 	};
