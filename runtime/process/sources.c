@@ -116,10 +116,12 @@ static int sources_read(const struct sources *s, void *to, size_t len, uint64_t 
 	ssize_t n;
 
 	for (char *bytes = to; len; bytes += n, at += (uint64_t)n, len -= (size_t)n) {
-		n = pread(s->fd, bytes, len, (off_t)at);
+		do
+			n = pread(s->fd, bytes, len, (off_t)at);
+		while (n < 0 && errno == EINTR);
 		if (n <= 0)
-			return n < 0 && errno == ENOMEM ? err_sys(err, "cannot read a script's sources")
-			                                : sources_damaged(err);
+			return n < 0 ? err_sys(err, "cannot read what is kept of this script's sources")
+			             : sources_damaged(err);
 	}
 	return 0;
 }
@@ -202,7 +204,9 @@ static int sources_write(const struct sources *s, const void *from, size_t len, 
 	ssize_t n;
 
 	for (const char *bytes = from; len; bytes += n, at += (uint64_t)n, len -= (size_t)n) {
-		n = pwrite(s->fd, bytes, len, (off_t)at);
+		do
+			n = pwrite(s->fd, bytes, len, (off_t)at);
+		while (n < 0 && errno == EINTR);
 		if (n <= 0)
 			return err_sys(err, "cannot keep a script's sources");
 	}

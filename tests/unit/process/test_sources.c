@@ -184,7 +184,7 @@ static void test_killed(void)
 	do {
 		begin();
 		struct sources *s = worker();
-		keep(s, "before", "old");
+		keeps(s, "before", "old", "old");
 		pid = run_until(s, "m", "of the dead", ++n);
 		if (pid) {
 			kill(pid, SIGKILL);
@@ -327,7 +327,7 @@ static void test_damage(void)
 
 	begin();
 	struct sources *s = worker();
-	keep(s, "m", "text");
+	keeps(s, "m", "text", "text");
 	write_word(FIRST, FIRST);
 	ok(sources_find(s, "n", &b, &err) < 0, "an entry that comes before itself is an error, and no endless loop: %s",
 	   err.text);
