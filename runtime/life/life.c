@@ -517,7 +517,8 @@ static bool next_of_mover(const struct life *l, struct life_candidate *c, struct
 
 	if ((ready && c->term == LIFE_IDLE) || (old != WORKER_READY && old != WORKER_DYING)) {
 		c->side = l->side;
-		c->served = c->stirred = false;
+		c->served = false;
+		c->stirred = LIFE_IDLE;
 		return act(a, LIFE_DO_MOVE);
 	}
 	if (!ready || c->stirred >= c->term || old != WORKER_READY || c->term > LIFE_BUSY || l->ending)
@@ -526,15 +527,19 @@ static bool next_of_mover(const struct life *l, struct life_candidate *c, struct
 	return act(a, LIFE_DO_STIR);
 }
 
+/* What was stirred is over; what begins after it is to be stirred, too. */
+static void forget_stir(struct life_candidate *c)
+{
+	c->stirred = c->stirred < c->term ? c->stirred : c->term;
+}
+
 bool life_move(struct life *l, uint32_t candidate)
 {
 	struct life_candidate *c = &l->candidate[candidate];
 	struct life_action a;
 
-	if (c->term != LIFE_IDLE)
-		return false;
-	c->stirred = false;
-	return life_moves(l, candidate) && next_of_mover(l, c, &a);
+	forget_stir(c);
+	return life_moves(l, candidate) && c->term == LIFE_IDLE && next_of_mover(l, c, &a);
 }
 
 static bool next_of_candidate(struct life *l, uint32_t i, struct life_action *a)
@@ -544,7 +549,7 @@ static bool next_of_candidate(struct life *l, uint32_t i, struct life_action *a)
 
 	a->candidate = i;
 	c->served = c->served && ready;
-	c->stirred = c->stirred < c->term ? c->stirred : c->term;
+	forget_stir(c);
 	c->fresh = c->fresh && any_leaves(l);
 	if (l->killing && !c->told_kill) {
 		c->told_kill = c->told_end = true;

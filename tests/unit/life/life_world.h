@@ -113,6 +113,7 @@ struct world {
 	uint8_t waiting, begun, failed;          /* a request is not answered; a load began since; the first load failed */
 	uint8_t paused_all, paused[IDENTS];      /* by the letter of the name, from a */
 	uint8_t debt[IDENTS];                    /* a term began, and its on_stopped has not run */
+	uint8_t due;                             /* something follows, at the end of the loop's turn */
 	uint8_t check_bad;                       /* during an event: what is checked then is bad */
 	const char *broken;                      /* what must not be; NULL: all is well */
 };
@@ -124,7 +125,7 @@ struct scene {
 	bool with_hooks;  /* the scripts have on_stopping */
 	bool with_orders; /* pause, resume */
 	bool with_ends;   /* end, kill */
-	bool gentle;      /* a worker's death is one event: nothing happens between its end and the end of what it left */
+	bool late;        /* what follows from an event is done after others, which come in the same turn of the loop */
 };
 static struct scene scene;
 static bool tracing;
@@ -177,6 +178,7 @@ enum happening {
 	HAPPENS_NEXT_SWEPT,
 	HAPPENS_COMES_NEXT,
 	HAPPENS_NOT_NEXT,
+	HAPPENS_TURN,
 	HAPPENINGS
 };
 
@@ -214,6 +216,7 @@ static const char *const happening_names[HAPPENINGS] = {
 	"its on_next is swept",
 	"it comes next",
 	"it comes next no more",
+	"the loop's turn ends",
 };
 
 struct happened {
@@ -231,7 +234,7 @@ static void happened_print(const struct world *w, struct happened h)
 		printf(": %s on set %u", idents[h.arg % 8].text, h.arg / 8);
 	else if (h.arg == 0xff)
 		printf(" all");
-	else if (h.what != HAPPENS_END && h.what != HAPPENS_KILL && h.arg < w->cand_count)
+	else if (h.what != HAPPENS_END && h.what != HAPPENS_KILL && h.what != HAPPENS_TURN && h.arg < w->cand_count)
 		printf(": %s", idents[w->cand[h.arg].ident].text);
 	printf("\n");
 }
@@ -318,7 +321,7 @@ static void begin_term(struct world *w, uint32_t c)
 	must(w, !w->debt[ident], "a term begins before the last one's on_stopped has run");
 	must(w, !w->life.candidate[c].told_end, "a term begins after the end");
 	proc_set(w, c, TASK_LEADS);
-	w->debt[ident] = w->cand[c].hooks.has_on_stopped;
+	w->debt[ident] = 1;
 	if (w->cand[c].next.state == NEXT_TAKING)
 		p->next[ident] = NEXT_TASK_TAKEN;
 }
@@ -429,6 +432,29 @@ static void tell_worker(struct world *w, uint32_t c, const struct term_actions *
 		kill_worker(w, c);
 }
 
+static uint8_t life_term_of(const struct cand *p)
+{
+	bool idle = p->hooks.state == TERM_NONE && p->next.state == NEXT_IDLE;
+
+	if (idle)
+		return p->hooks.finished ? LIFE_FINISHED : LIFE_IDLE;
+	if (p->hooks.state == TERM_OWED)
+		return LIFE_OWES;
+	return p->hooks.state == TERM_NONE ? LIFE_NEXT : LIFE_BUSY;
+}
+
+static void do_move(struct world *w, uint32_t c)
+{
+	const struct cand *p = &w->cand[c];
+
+	must(w, p->hooks.state == TERM_NONE || p->hooks.state == TERM_OWED || p->hooks.state == TERM_GONE,
+	     "a candidate changes its worker while something of its term runs");
+	for (uint32_t s = 0; s < SETS_MAX; s++)
+		must(w, !w->proc[s].exists || w->proc[s].ended || w->proc[s].killed ||
+		             (w->proc[s].task[p->ident] == TASK_NONE && w->proc[s].next[p->ident] == NEXT_TASK_NONE),
+		     "a candidate changes its worker while the old one runs its hooks");
+}
+
 /* The hook that is owed is dropped for what term_hooks.h names, and for nothing else. */
 static void term_over(struct world *w, uint32_t c, const struct term_hooks *before, const struct term_actions *a)
 {
@@ -439,6 +465,9 @@ static void term_over(struct world *w, uint32_t c, const struct term_hooks *befo
 	*debt = 0;
 	if (scene.with_next)
 		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
+	w->life.candidate[c].term = life_term_of(&w->cand[c]);
+	if (life_move(&w->life, c))
+		do_move(w, c);
 }
 
 static void cand_tell(struct world *w, uint32_t c, struct term_event e)
@@ -467,17 +496,6 @@ static void cand_tell(struct world *w, uint32_t c, struct term_event e)
 }
 
 /* ---- what the machine of the life says ---- */
-
-static uint8_t life_term_of(const struct cand *p)
-{
-	bool idle = p->hooks.state == TERM_NONE && p->next.state == NEXT_IDLE;
-
-	if (idle)
-		return p->hooks.finished ? LIFE_FINISHED : LIFE_IDLE;
-	if (p->hooks.state == TERM_OWED)
-		return LIFE_OWES;
-	return p->hooks.state == TERM_NONE ? LIFE_NEXT : LIFE_BUSY;
-}
 
 static void do_spawn(struct world *w, uint32_t set)
 {
@@ -551,6 +569,7 @@ static void cands_follow(struct world *w, const struct life_election *e, uint32_
 			cand_configure(w, i, (uint8_t)(s - scripts));
 		} else {
 			w->cand[i] = old[e[i].keeps];
+			cand_configure(w, i, (uint8_t)(s - scripts));
 			kept[e[i].keeps] = true;
 		}
 	}
@@ -636,19 +655,6 @@ static void do_quit(struct world *w, uint32_t set)
 	for (uint32_t i = 0; i < IDENTS; i++)
 		must(w, w->proc[set].task[i] == TASK_NONE, "QUIT to a worker that runs hooks");
 	w->proc[set].quit = 1;
-}
-
-static void do_move(struct world *w, uint32_t c)
-{
-	const struct cand *p = &w->cand[c];
-
-	must(w, p->hooks.state == TERM_NONE || p->hooks.state == TERM_OWED || p->hooks.state == TERM_GONE,
-	     "a candidate changes its worker while something of its term runs");
-	for (uint32_t s = 0; s < SETS_MAX; s++)
-		must(w, !w->proc[s].exists || w->proc[s].ended || w->proc[s].killed ||
-		             (w->proc[s].task[p->ident] == TASK_NONE && w->proc[s].next[p->ident] == NEXT_TASK_NONE),
-		     "a candidate changes its worker while the old one runs its hooks");
-	cand_configure(w, c, w->version[w->life.side]);
 }
 
 static void do_stir(struct world *w, uint32_t c)
@@ -951,6 +957,8 @@ static void world_may(struct world *w, struct happenings *out)
 	out->count = 0;
 	if (w->life.over)
 		return;
+	if (w->due)
+		may(out, HAPPENS_TURN, 0);
 	may_order(w, out);
 	for (uint32_t s = 0; s < SETS_MAX; s++)
 		may_worker(w, s, out);
@@ -1114,8 +1122,6 @@ static void of_worker(struct world *w, struct happened h)
 		return;
 	case HAPPENS_DIES:
 		worker_dies(w, h.arg);
-		if (scene.gentle)
-			worker_gone(w, h.arg, false);
 		return;
 	case HAPPENS_GONE:
 	case HAPPENS_GONE_WORKED:
@@ -1187,8 +1193,11 @@ static void world_happens(struct world *w, struct happened h)
 		of_worker(w, h);
 	else if (h.what <= HAPPENS_NEXT_FAILED)
 		worker_says(w, (enum happening)h.what, h.arg / 8, h.arg % 8);
-	else
+	else if (h.what != HAPPENS_TURN)
 		of_cand(w, h);
+	w->due = scene.late && h.what != HAPPENS_TURN && h.what != HAPPENS_LOADED_BAD;
+	if (w->due)
+		return;
 	world_settle(w);
 	w->check_bad = 0;
 	world_check(w);
@@ -1256,6 +1265,9 @@ static void pack_life(struct packed *p, struct life *l)
 	PACK(p, l->groups);
 	PACK(p, l->other);
 	PACK(p, l->judged);
+	if (!p->load && !l->judged)
+		l->verdict = 0;
+	PACK(p, l->verdict);
 	PACK(p, l->asked);
 	PACK(p, l->reload_due);
 	PACK(p, l->paused);
@@ -1344,6 +1356,7 @@ static void pack_world(struct packed *p, struct world *w)
 	PACK(p, w->waiting);
 	PACK(p, w->begun);
 	PACK(p, w->failed);
+	PACK(p, w->due);
 	PACK(p, w->paused_all);
 	for (uint32_t i = 0; i < IDENTS; i++) {
 		PACK(p, w->paused[i]);
@@ -1423,11 +1436,11 @@ static bool calm_of_hopeless(const struct world *w, const struct happenings *h, 
 static bool calm_first(const struct world *w, const struct happenings *h, bool slow, struct happened *next)
 {
 	static const uint8_t ways[2][26] = {
-		{ HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED,
+		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED,
 		  HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES, HAPPENS_RELEASED,
 		  HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_LEAD, HAPPENS_TERM_TIMER,
 		  HAPPENINGS },
-		{ HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_TERM_TIMER, HAPPENS_DIES,
+		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_TERM_TIMER, HAPPENS_DIES,
 		  HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED, HAPPENS_SWEPT, HAPPENS_NEXT_SWEPT,
 		  HAPPENS_NEXT_ENDED, HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_LEAD, HAPPENINGS },
 	};
@@ -1451,7 +1464,7 @@ static bool world_calm(struct world *w, bool slow, struct happened *next)
 	bool mends = w->life.in_force && never_starts(w, w->life.side);
 	struct happenings h;
 
-	if (!w->life.ending && !w->waiting && mends) {
+	if (!w->due && !w->life.ending && !w->waiting && mends) {
 		*next = (struct happened){ HAPPENS_RELOAD, scene.script[0] };
 		return true;
 	}

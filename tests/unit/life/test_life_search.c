@@ -268,6 +268,8 @@ int main(int argc, char **argv)
 	} all[] = {
 		{ "one election", { .script = { 3 }, .script_count = 1, .with_ends = true } },
 		{ "one election with on_stopping", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_hooks = true } },
+		{ "one election, and the loop is late", { .script = { 3 }, .script_count = 1, .with_ends = true, .late = true } },
+		{ "two elections, and the loop is late", { .script = { 0, 2 }, .script_count = 2, .late = true } },
 		{ "one election with on_next", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_next = true } },
 		{ "one election with orders", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_orders = true } },
 		{ "one becomes another", { .script = { 3, 9 }, .script_count = 2 } },

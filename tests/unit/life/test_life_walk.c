@@ -61,6 +61,7 @@ static void set_the_scene(void)
 	scene = (struct scene){ .script_count = SCRIPTS, .with_orders = true, .with_ends = true };
 	scene.with_next = drawn(2);
 	scene.with_hooks = drawn(2);
+	scene.late = drawn(2);
 	for (uint8_t i = 0; i < SCRIPTS; i++)
 		scene.script[i] = i;
 }
