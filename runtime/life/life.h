@@ -18,11 +18,11 @@
  *                   |          | gone, wanted
  *                   +------ WAITING
  *
- * A reload is all or nothing. Its version is loaded in all of its workers, then examined (LIFE_DO_CHECK), and only then in
- * force. Whatever fails before that leaves everything as it was. From then on a worker that dies is replaced by one of
- * the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead. A candidate
- * whose election is not in the new version ends for good, and its hooks are the old version's. A new election campaigns
- * when all of those have let go.
+ * A reload is all or nothing. Its version is loaded in all of its workers, then examined (LIFE_DO_CHECK), and only then
+ * in force. Whatever fails before that leaves everything as it was. From then on a worker that dies is replaced by one
+ * of the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead. A
+ * candidate whose election is not in the new version ends for good, and its hooks are the old version's. A new election
+ * campaigns when all of those have let go.
  *
  * What is kept in every state: a worker is told of the elections of its own version alone, by their names; each wait
  * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered once;
@@ -72,10 +72,11 @@ struct life_candidate {
 	uint8_t side;      /* whose worker runs its hooks */
 	bool leaves;       /* its election is not in the version in force: it ends for good */
 	bool fresh;        /* its election was in no earlier version: it waits for those that leave */
-	bool paused;     /* by an operator */
-	uint8_t stirred; /* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next */
-	bool served;     /* LIFE_DO_SERVE was there since its worker is ready, */
-	bool told_end,   /*     LIFE_DO_END, */
+	bool paused;       /* by an operator */
+	uint8_t stirred;   /* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next
+	                    */
+	bool served;       /* LIFE_DO_SERVE was there since its worker is ready, */
+	bool told_end,     /*     LIFE_DO_END, */
 		told_kill; /*     LIFE_DO_KILL_TERM */
 };
 
@@ -86,7 +87,8 @@ enum life_phase { LIFE_SETTLED, LIFE_LOADING, LIFE_CHECKING };
 struct life {
 	struct life_set *set; /* number = 2 * group + side */
 	uint32_t set_count;
-	struct life_candidate *candidate; /* those of the version in force, in its order; behind them those that leave */
+	struct life_candidate
+		*candidate; /* those of the version in force, in its order; behind them those that leave */
 	uint32_t candidate_count;
 	uint8_t side;    /* in force */
 	bool in_force;   /* a version is */
@@ -121,7 +123,8 @@ enum life_event_kind {
 
 	/* Of the set. An event that does not fit the worker's state is dropped. */
 	LIFE_EV_NOT_SPAWNED, /* LIFE_DO_SPAWN could not be done */
-	LIFE_EV_LOADED,      /* groups: of its version, if it is the first worker of it. The array of sets has place for them */
+	LIFE_EV_LOADED, /* groups: of its version, if it is the first worker of it. The array of sets has place for them
+	                 */
 	LIFE_EV_LOAD_FAILED,
 	LIFE_EV_STARTED,
 	LIFE_EV_ENDED, /* its process has, or it is being killed for a term's sake; LIFE_EV_GONE follows */
@@ -135,8 +138,8 @@ struct life_event {
 	bool worked;
 	const struct life_election *elections; /* borrowed during the call */
 	uint32_t count;
-	struct life_candidate *into; /* place for count + candidate_count, which is used from then on; the old one is the
-	                                caller's again */
+	struct life_candidate *into; /* place for count + candidate_count, which is used from then on; the old one is
+	                                the caller's again */
 };
 
 enum life_timer { LIFE_TIMER_OFF, LIFE_TIMER_START, LIFE_TIMER_QUIT, LIFE_TIMER_BACK_OFF };
@@ -150,7 +153,8 @@ enum life_do {
 	LIFE_DO_QUIT,  /* set: tell its worker to leave */
 	LIFE_DO_KILL,  /* set, cause: its worker; LIFE_EV_GONE follows */
 	LIFE_DO_SERVE, /* candidate: the worker of its set is ready, or new to it */
-	LIFE_DO_MOVE,  /* candidate: it has gone over to the other side. LIFE_DO_SERVE follows when the worker is ready */
+	LIFE_DO_MOVE,  /* candidate: it has gone over to the other side. LIFE_DO_SERVE follows when the worker is ready
+	                */
 	LIFE_DO_STIR,  /* candidate: it is to go over: its term ends for the next one, and so does what on_next runs */
 	LIFE_DO_END,   /* candidate: for good */
 	LIFE_DO_KILL_TERM, /* candidate: for good, without waiting for the script */
@@ -196,8 +200,8 @@ bool life_move(struct life *l, uint32_t candidate);
 
 uint32_t life_set_of(const struct life *l, uint32_t candidate); /* whose worker runs its hooks */
 bool life_ready(const struct life *l, uint32_t candidate);      /* that worker can be told of terms */
-bool life_running(const struct life *l, uint32_t candidate);    /* there is a process of it, or something that it left */
-bool life_moves(const struct life *l, uint32_t candidate);      /* it is to go over to the other side */
+bool life_running(const struct life *l, uint32_t candidate); /* there is a process of it, or something that it left */
+bool life_moves(const struct life *l, uint32_t candidate);   /* it is to go over to the other side */
 /* Whether the worker of this set is told of the candidate. */
 bool life_has(const struct life *l, uint32_t set, uint32_t candidate);
 

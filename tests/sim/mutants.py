@@ -226,6 +226,14 @@ UNIT_TESTS = [
     ["runtime/process/kernel.c", "runtime/base/err.c", "tests/unit/process/test_kernel.c"],
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
+    ["runtime/life/life.c", "tests/unit/life/test_life.c"],
+    [
+        "runtime/life/life.c",
+        "runtime/runner/term_hooks.c",
+        "runtime/runner/next_hooks.c",
+        "runtime/base/clock.c",
+        "tests/unit/life/test_life_search.c",
+    ],
     [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it
     + sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")
     + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]

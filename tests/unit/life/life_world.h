@@ -70,13 +70,22 @@ static bool script_has(const struct script *s, uint32_t ident)
 	return false;
 }
 
+/* UINT32_MAX: it has no such election. */
+static uint32_t group_of(const struct script *s, uint32_t ident)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->ident[i] == ident)
+			return script_group(s, i);
+	return UINT32_MAX;
+}
+
 /* ---- the world ---- */
 
 enum proc_phase { PROC_LOADING, PROC_LOADED, PROC_STARTING, PROC_READY };
 enum task { TASK_NONE, TASK_LEADS, TASK_DRAINS, TASK_STOPS, TASK_CLEANS };
 enum next_task { NEXT_TASK_NONE, NEXT_TASK_RUNS, NEXT_TASK_TAKEN, NEXT_TASK_ENDS };
 
-struct proc { /* a worker's process, as far as it has come */
+struct proc {                                 /* a worker's process, as far as it has come */
 	uint8_t exists, version, phase, told; /* told: the elections that GO has named, as bits of their numbers */
 	uint8_t quit, killed, ended;
 	uint8_t task[IDENTS], next[IDENTS];
@@ -108,14 +117,15 @@ struct world {
 	struct cand cand[CANDS_MAX];
 	uint32_t cand_count;
 	struct proc proc[SETS_MAX];
-	uint8_t timer[SETS_MAX];                 /* enum life_timer */
-	uint8_t file, loaded_file, version[2];   /* indices of scripts; NO_VERSION: nothing is kept of one */
-	uint8_t waiting, begun, failed;          /* a request is not answered; a load began since; the first load failed */
-	uint8_t paused_all, paused[IDENTS];      /* by the letter of the name, from a */
-	uint8_t debt[IDENTS];                    /* a term began, and its on_stopped has not run */
-	uint8_t due;                             /* something follows, at the end of the loop's turn */
-	uint8_t check_bad;                       /* during an event: what is checked then is bad */
-	const char *broken;                      /* what must not be; NULL: all is well */
+	uint8_t timer[SETS_MAX];               /* enum life_timer */
+	uint8_t file, loaded_file, version[2]; /* indices of scripts; NO_VERSION: nothing is kept of one */
+	uint8_t waiting, begun, failed;     /* a request is not answered; a load began since; the first load failed */
+	uint8_t paused_all, paused[IDENTS]; /* by the letter of the name, from a */
+	uint8_t debt[IDENTS];               /* a term began, and its on_stopped has not run */
+	uint8_t tried;                      /* the sets of which a worker was spawned since the last load began */
+	uint8_t due;                        /* something follows, at the end of the loop's turn */
+	uint8_t check_bad;                  /* during an event: what is checked then is bad */
+	const char *broken;                 /* what must not be; NULL: all is well */
 };
 
 /* What may happen in a search. */
@@ -303,7 +313,8 @@ static void lock_is_alone(struct world *w, const struct proc *own, uint8_t ident
 static void proc_set(struct world *w, uint32_t c, enum task task)
 {
 	uint8_t ident = w->cand[c].ident;
-	struct proc *p = proc_told(w, c, "a worker is told of an election that its version has not, or under another lock");
+	struct proc *p =
+		proc_told(w, c, "a worker is told of an election that its version has not, or under another lock");
 
 	if (!p->exists || p->ended)
 		return;
@@ -320,6 +331,7 @@ static void begin_term(struct world *w, uint32_t c)
 	must(w, p->task[ident] == TASK_NONE, "a term begins before the last one's hooks have stopped");
 	must(w, !w->debt[ident], "a term begins before the last one's on_stopped has run");
 	must(w, !w->life.candidate[c].told_end, "a term begins after the end");
+	must(w, !w->life.candidate[c].paused, "a term begins that an operator has paused");
 	proc_set(w, c, TASK_LEADS);
 	w->debt[ident] = 1;
 	if (w->cand[c].next.state == NEXT_TAKING)
@@ -342,7 +354,8 @@ static void elector_stop(struct world *w, uint32_t c, bool held)
 
 	p->elector = held ? ELECTOR_ENDING : ELECTOR_LOST;
 	cand_tell(w, c,
-	          (struct term_event){ .kind = TERM_EV_STOP, .reason = held ? LEASE_RESIGNED : LEASE_STOLEN, .held = held });
+	          (struct term_event){
+			  .kind = TERM_EV_STOP, .reason = held ? LEASE_RESIGNED : LEASE_STOLEN, .held = held });
 }
 
 static void elector_end_model(struct world *w, uint32_t c, bool for_good)
@@ -450,7 +463,8 @@ static void do_move(struct world *w, uint32_t c)
 	must(w, p->hooks.state == TERM_NONE || p->hooks.state == TERM_OWED || p->hooks.state == TERM_GONE,
 	     "a candidate changes its worker while something of its term runs");
 	for (uint32_t s = 0; s < SETS_MAX; s++)
-		must(w, !w->proc[s].exists || w->proc[s].ended || w->proc[s].killed ||
+		must(w,
+		     !w->proc[s].exists || w->proc[s].ended || w->proc[s].killed ||
 		             (w->proc[s].task[p->ident] == TASK_NONE && w->proc[s].next[p->ident] == NEXT_TASK_NONE),
 		     "a candidate changes its worker while the old one runs its hooks");
 }
@@ -461,7 +475,8 @@ static void term_over(struct world *w, uint32_t c, const struct term_hooks *befo
 	bool dropped = a->set & TERM_DO_LOG && (a->note == TERM_NOTE_DROPPED || a->note == TERM_NOTE_GIVEN_UP);
 	uint8_t *debt = &w->debt[w->cand[c].ident];
 
-	must(w, !*debt || dropped || w->life.killing || !before->has_on_stopped, "a term is over, and its on_stopped has not run");
+	must(w, !*debt || dropped || w->life.killing || !before->has_on_stopped,
+	     "a term is over, and its on_stopped has not run");
 	*debt = 0;
 	if (scene.with_next)
 		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
@@ -503,6 +518,9 @@ static void do_spawn(struct world *w, uint32_t set)
 
 	must(w, !p->exists, "a worker is spawned beside one that is there");
 	must(w, w->version[set % 2] != NO_VERSION, "a worker is spawned of a version that was freed");
+	must(w, w->life.phase == LIFE_SETTLED || set % 2 != life_loading_side(&w->life) || !(w->tried & 1 << set),
+	     "a worker that has failed to load is spawned again in the same load");
+	w->tried |= (uint8_t)(1 << set);
 	*p = (struct proc){ .exists = 1, .version = w->version[set % 2] };
 }
 
@@ -519,6 +537,7 @@ static void do_go(struct world *w, uint32_t set, bool first)
 		if (!life_has(&w->life, set, c))
 			continue;
 		must(w, script_has(s, ident), "GO names an election that the worker's version has not");
+		must(w, group_of(s, ident) == set / 2, "GO names an election that another worker has");
 		p->told |= (uint8_t)(1 << ident);
 	}
 	p->phase = PROC_STARTING;
@@ -585,6 +604,9 @@ static void do_check(struct world *w)
 	struct life_election e[ELECTIONS_MAX];
 	uint8_t side = life_loading_side(l);
 
+	for (uint32_t g = 0; g <= script_groups(&scripts[w->version[side]]); g++)
+		must(w, w->proc[2 * g + side].exists && w->proc[2 * g + side].phase == PROC_LOADED,
+		     "a version is checked before all of its workers have loaded it");
 	if (w->check_bad) {
 		life_tell(l, &(struct life_event){ .kind = LIFE_EV_BAD });
 		return;
@@ -647,6 +669,7 @@ static void do_load(struct world *w)
 	must(w, w->version[side] == NO_VERSION, "a version is loaded in the place of one that is not freed");
 	w->version[side] = w->loaded_file = w->file;
 	w->begun = 1;
+	w->tried = 0;
 }
 
 static void do_quit(struct world *w, uint32_t set)
@@ -720,12 +743,16 @@ static void do_action(struct world *w, const struct life_action *a)
 	case LIFE_DO_OVER:
 		for (uint32_t s = 0; s < SETS_MAX; s++)
 			must(w, !w->proc[s].exists, "the program ends before its workers");
+		for (uint32_t c = 0; c < w->cand_count; c++)
+			must(w, w->cand[c].elector == ELECTOR_FINISHED && w->cand[c].hooks.state == TERM_NONE,
+			     "the program ends before its candidates");
 		return;
 	}
 }
 
-static const char *const do_names[] = { "LOAD", "SPAWN", "TIMER", "CHECK", "GO", "QUIT", "KILL", "SERVE", "MOVE",
-	"STIR", "END", "KILL_TERM", "FORGET", "SETTLED", "ANSWER", "FAIL", "OVER" };
+static const char *const do_names[] = { "LOAD",   "SPAWN",   "TIMER",  "CHECK", "GO",  "QUIT",
+	                                "KILL",   "SERVE",   "MOVE",   "STIR",  "END", "KILL_TERM",
+	                                "FORGET", "SETTLED", "ANSWER", "FAIL",  "OVER" };
 
 static void tell_terms(struct world *w)
 {
@@ -763,8 +790,10 @@ static void check_set(struct world *w, uint32_t s)
 	must(w, alive == (p->exists != 0), "what is known of a worker is whether there is one");
 	must(w, !timed || w->timer[s] != LIFE_TIMER_OFF, "something waits for a worker, and no timer runs");
 	must(w, timed || w->timer[s] == LIFE_TIMER_OFF, "a timer runs for nothing");
-	must(w, set->worker != WORKER_DYING || p->killed || p->ended, "it is waited for the end of a worker that lives");
-	must(w, set->worker != WORKER_LOADED || w->life.phase == LIFE_LOADING, "a worker has loaded, and nothing follows");
+	must(w, set->worker != WORKER_DYING || p->killed || p->ended,
+	     "it is waited for the end of a worker that lives");
+	must(w, set->worker != WORKER_LOADED || w->life.phase == LIFE_LOADING,
+	     "a worker has loaded, and nothing follows");
 	must(w, !p->exists || p->version == w->version[s % 2], "a worker is of another version than its side");
 	for (uint32_t i = 0; i < IDENTS; i++)
 		must(w, p->task[i] == TASK_NONE || script_has(&scripts[p->version], i),
@@ -779,6 +808,10 @@ static void check_cand(struct world *w, uint32_t c)
 	enum term_state s = p->hooks.state;
 	bool runs = s == TERM_LEADING || s == TERM_DRAINING || s == TERM_STOPPING || s == TERM_CLEANING;
 
+	must(w,
+	     l->candidate[c].leaves ||
+	             l->candidate[c].group[l->side] == group_of(&scripts[w->version[l->side]], p->ident),
+	     "a candidate's worker is that of its election in the version in force");
 	must(w, life_set_of(l, c) < l->set_count, "a candidate's set is one of those that are there");
 	must(w, w->version[l->candidate[c].side] != NO_VERSION, "a candidate has a version that was freed");
 	must(w, !runs || q->exists, "a term runs, and there is no worker");
@@ -788,14 +821,16 @@ static void check_cand(struct world *w, uint32_t c)
 	must(w, l->candidate[c].leaves == !script_has(&scripts[w->version[l->side]], p->ident),
 	     "those leave whose election is not in the version in force");
 	must(w, s != TERM_OWED || w->debt[p->ident], "an on_stopped is owed of a term that never began");
-	must(w, (p->next.state != NEXT_TAKING && p->next.state != NEXT_ENDING) || p->next_timer || !q->exists || q->killed ||
-	             q->ended,
+	must(w,
+	     (p->next.state != NEXT_TAKING && p->next.state != NEXT_ENDING) || p->next_timer || !q->exists ||
+	             q->killed || q->ended,
 	     "on_next is waited for, and no timer runs");
 	if (life_bar(l, c) == LIFE_MAY_CAMPAIGN)
 		must(w, q->exists && q->phase == PROC_READY && (q->told & 1 << p->ident),
 		     "it may campaign, and its worker does not know it");
 	for (uint32_t k = 0; k < w->cand_count; k++)
-		must(w, k == c || idents[w->cand[k].ident].lock != idents[p->ident].lock || !may_campaign(w, c) ||
+		must(w,
+		     k == c || idents[w->cand[k].ident].lock != idents[p->ident].lock || !may_campaign(w, c) ||
 		             w->cand[k].elector == ELECTOR_FINISHED || w->cand[k].for_good,
 		     "two candidates campaign for one lock");
 }
@@ -806,7 +841,8 @@ static void check_told(struct world *w)
 	for (uint32_t s = w->life.side; s < w->life.set_count; s += 2)
 		for (uint32_t c = 0; c < w->cand_count; c++)
 			if (w->proc[s].exists && w->proc[s].phase >= PROC_STARTING && life_has(&w->life, s, c))
-				must(w, w->proc[s].told & 1 << w->cand[c].ident, "a worker was not told of an election that it has");
+				must(w, w->proc[s].told & 1 << w->cand[c].ident,
+				     "a worker was not told of an election that it has");
 }
 
 static void world_check(struct world *w)
@@ -820,7 +856,8 @@ static void world_check(struct world *w)
 	check_told(w);
 	must(w, !w->waiting || l->asked || l->reload_due, "a request for a reload is forgotten");
 	must(w, !l->over || !w->waiting, "the program ends, and a request was not answered");
-	must(w, !l->asked || l->ending || l->phase != LIFE_SETTLED || l->reload_due || l->judged, "a reload is over, and was not answered");
+	must(w, !l->asked || l->ending || l->phase != LIFE_SETTLED || l->reload_due || l->judged,
+	     "a reload is over, and was not answered");
 }
 
 /* ---- what may happen next ---- */
@@ -1053,7 +1090,7 @@ static void worker_says(struct world *w, enum happening what, uint32_t set, uint
 		tell_next(w, c,
 		          (struct next_event){ .kind = NEXT_EV_STOPPED,
 		                               .number = w->cand[c].next.number,
-		                               .end = taken                        ? NEXT_END_TAKEN
+		                               .end = taken                         ? NEXT_END_TAKEN
 		                                      : what == HAPPENS_NEXT_FAILED ? NEXT_END_FAILED
 		                                                                    : NEXT_END_DONE });
 }
@@ -1174,8 +1211,9 @@ static void of_cand(struct world *w, struct happened h)
 		                               .clean = h.what == HAPPENS_SWEPT });
 		return;
 	case HAPPENS_NEXT_SWEPT:
-		tell_next(w, c,
-		          (struct next_event){ .kind = NEXT_EV_SWEPT, .number = w->cand[c].next.number, .clean = true });
+		tell_next(
+			w, c,
+			(struct next_event){ .kind = NEXT_EV_SWEPT, .number = w->cand[c].next.number, .clean = true });
 		return;
 	case HAPPENS_COMES_NEXT:
 	case HAPPENS_NOT_NEXT:
@@ -1225,19 +1263,21 @@ static void world_print(const struct world *w)
 {
 	const struct life *l = &w->life;
 
-	printf("# side %u%s, phase %u%s%s%s%s%s; versions %u and %u, file %u%s\n", l->side, l->in_force ? "" : " (none in force)",
-	       l->phase, l->other ? ", other" : "", l->asked ? ", asked" : "", l->reload_due ? ", reload due" : "",
-	       l->ending ? ", ending" : "", l->killing ? ", killing" : "", w->version[0], w->version[1], w->file,
-	       w->waiting ? ", waiting" : "");
+	printf("# side %u%s, phase %u%s%s%s%s%s; versions %u and %u, file %u%s\n", l->side,
+	       l->in_force ? "" : " (none in force)", l->phase, l->other ? ", other" : "", l->asked ? ", asked" : "",
+	       l->reload_due ? ", reload due" : "", l->ending ? ", ending" : "", l->killing ? ", killing" : "",
+	       w->version[0], w->version[1], w->file, w->waiting ? ", waiting" : "");
 	for (uint32_t s = 0; s < SETS_MAX; s++)
 		if (w->set[s].worker != WORKER_NONE)
 			printf("# set %u: worker %u timer %u%s%s%s\n", s, w->set[s].worker, w->timer[s],
-			       w->proc[s].killed ? " killed" : "", w->proc[s].ended ? " ended" : "", w->proc[s].quit ? " quit" : "");
+			       w->proc[s].killed ? " killed" : "", w->proc[s].ended ? " ended" : "",
+			       w->proc[s].quit ? " quit" : "");
 	for (uint32_t c = 0; c < w->cand_count; c++)
 		printf("# %s: side %u%s%s%s elector %u term %u%s next %u\n", idents[w->cand[c].ident].text,
-		       l->candidate[c].side, l->candidate[c].leaves ? " leaves" : "", l->candidate[c].fresh ? " fresh" : "",
-		       l->candidate[c].paused ? " paused" : "", w->cand[c].elector, w->cand[c].hooks.state,
-		       w->cand[c].hooks.let_go ? " let go" : "", w->cand[c].next.state);
+		       l->candidate[c].side, l->candidate[c].leaves ? " leaves" : "",
+		       l->candidate[c].fresh ? " fresh" : "", l->candidate[c].paused ? " paused" : "",
+		       w->cand[c].elector, w->cand[c].hooks.state, w->cand[c].hooks.let_go ? " let go" : "",
+		       w->cand[c].next.state);
 }
 
 /* ---- a state in few bytes: numbers and instants on which nothing depends are left out ---- */
@@ -1248,12 +1288,12 @@ struct packed {
 	bool load;
 };
 
-#define PACK(p, x)                                                  \
-	do {                                                        \
-		if ((p)->load)                                      \
+#define PACK(p, x)                                                   \
+	do {                                                         \
+		if ((p)->load)                                       \
 			(x) = (__typeof__(x))(p)->bytes[(p)->len++]; \
-		else                                                \
-			(p)->bytes[(p)->len++] = (uint8_t)(x);      \
+		else                                                 \
+			(p)->bytes[(p)->len++] = (uint8_t)(x);       \
 	} while (0)
 
 static void pack_life(struct packed *p, struct life *l)
@@ -1355,6 +1395,8 @@ static void pack_world(struct packed *p, struct world *w)
 	PACK(p, w->version[1]);
 	PACK(p, w->waiting);
 	PACK(p, w->begun);
+	w->tried = p->load || w->life.phase != LIFE_SETTLED ? w->tried : 0;
+	PACK(p, w->tried);
 	PACK(p, w->failed);
 	PACK(p, w->due);
 	PACK(p, w->paused_all);
@@ -1391,8 +1433,8 @@ static void world_load(struct world *w, struct packed *p)
 
 /* ---- when the disturbances end ---- */
 
-/* Whether nobody waits for this of a worker: one ends by itself only if it was told to, and one that answers at all does
- * so in time, in the version in force; else nobody would ever lead. */
+/* Whether nobody waits for this of a worker: one ends by itself only if it was told to, and one that answers at all
+ * does so in time, in the version in force; else nobody would ever lead. */
 static bool calm_leaves_out(const struct world *w, struct happened h, bool slow)
 {
 	const struct proc *p = &w->proc[h.arg];
@@ -1424,8 +1466,8 @@ static bool calm_of_hopeless(const struct world *w, const struct happenings *h, 
 			continue;
 		if (what == HAPPENS_TIMER && !never_starts(w, e.arg % 2))
 			continue;
-		if (what == HAPPENS_TERM_TIMER && (w->cand[e.arg].hooks.state != TERM_OWED ||
-		                                   !never_starts(w, w->life.candidate[e.arg].side)))
+		if (what == HAPPENS_TERM_TIMER &&
+		    (w->cand[e.arg].hooks.state != TERM_OWED || !never_starts(w, w->life.candidate[e.arg].side)))
 			continue;
 		*next = e;
 		return true;
@@ -1436,19 +1478,21 @@ static bool calm_of_hopeless(const struct world *w, const struct happenings *h, 
 static bool calm_first(const struct world *w, const struct happenings *h, bool slow, struct happened *next)
 {
 	static const uint8_t ways[2][26] = {
-		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED,
-		  HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES, HAPPENS_RELEASED,
-		  HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_LEAD, HAPPENS_TERM_TIMER,
-		  HAPPENINGS },
-		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_TERM_TIMER, HAPPENS_DIES,
-		  HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED, HAPPENS_SWEPT, HAPPENS_NEXT_SWEPT,
-		  HAPPENS_NEXT_ENDED, HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_LEAD, HAPPENINGS },
+		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED,
+		  HAPPENS_STOPPED, HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES,
+		  HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_TIMER, HAPPENS_NEXT_TIMER,
+		  HAPPENS_LEAD, HAPPENS_TERM_TIMER, HAPPENINGS },
+		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_TERM_TIMER,
+		  HAPPENS_DIES, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED, HAPPENS_SWEPT,
+		  HAPPENS_NEXT_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED,
+		  HAPPENS_LEAD, HAPPENINGS },
 	};
 
 	for (const uint8_t *way = ways[slow]; *way < HAPPENINGS; way++)
 		for (int i = 0; i < h->count; i++) {
 			struct happened e = h->list[i];
-			bool later = e.what == HAPPENS_TIMER && w->timer[e.arg] != LIFE_TIMER_QUIT && never_starts(w, e.arg % 2);
+			bool later = e.what == HAPPENS_TIMER && w->timer[e.arg] != LIFE_TIMER_QUIT &&
+			             never_starts(w, e.arg % 2);
 			if (e.what != *way || later || calm_leaves_out(w, e, slow))
 				continue;
 			*next = e;
@@ -1457,8 +1501,8 @@ static bool calm_first(const struct world *w, const struct happenings *h, bool s
 	return false;
 }
 
-/* What happens next if nobody disturbs any more. slow: workers do not answer what has a time, if that can be over without
- * an end. A script that never starts is mended, and loads in time then. false: nothing. */
+/* What happens next if nobody disturbs any more. slow: workers do not answer what has a time, if that can be over
+ * without an end. A script that never starts is mended, and loads in time then. false: nothing. */
 static bool world_calm(struct world *w, bool slow, struct happened *next)
 {
 	bool mends = w->life.in_force && never_starts(w, w->life.side);

@@ -1,5 +1,6 @@
 /* The life of a script, one sentence each: what follows when workers load, start and die, and when somebody asks for a
- * reload, a pause or the end. Here nobody has a term but where a sentence says so; test_life_search.c plays terms, too. */
+ * reload, a pause or the end. Here nobody has a term but where a sentence says so; test_life_search.c plays terms, too.
+ */
 #include "life/life.h"
 
 #include "tap.h"
@@ -200,7 +201,8 @@ static void test_reload(void)
 
 static void fails(enum life_cause cause, const char *how)
 {
-	ok(answered(false, cause) && l.side == 0 && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN && !did_of_set(LIFE_DO_QUIT, 0),
+	ok(answered(false, cause) && l.side == 0 && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN &&
+	           !did_of_set(LIFE_DO_QUIT, 0),
 	   "a reload %s is answered, and the old version stays", how);
 }
 
@@ -229,7 +231,8 @@ static void test_failed_reload(void)
 	loaded(1, 0);
 	fails(LIFE_FAILED_LOAD, "whose check is bad");
 	dies(1);
-	ok(did(LIFE_DO_SETTLED) && did(LIFE_DO_SETTLED)->side == 1, "what was kept of it is freed when its worker is gone");
+	ok(did(LIFE_DO_SETTLED) && did(LIFE_DO_SETTLED)->side == 1,
+	   "what was kept of it is freed when its worker is gone");
 	asked();
 	loaded(1, 2);
 	ok(!did(LIFE_DO_CHECK) && did_of_set(LIFE_DO_SPAWN, 3) && did_of_set(LIFE_DO_SPAWN, 5) && !did(LIFE_DO_GO),
@@ -246,7 +249,8 @@ static void test_requests(void)
 	it(LIFE_EV_RELOAD, 0);
 	next_version(the_same, 2);
 	loaded(1, 0);
-	ok(!did(LIFE_DO_ANSWER), "who asks while a version is loaded waits for a later one, and all are answered after that");
+	ok(!did(LIFE_DO_ANSWER),
+	   "who asks while a version is loaded waits for a later one, and all are answered after that");
 	it(LIFE_EV_STARTED, 1);
 	ok(!did(LIFE_DO_LOAD), "that one is not loaded before the old worker is gone");
 	dies(0);
@@ -255,7 +259,8 @@ static void test_requests(void)
 	ok(answered(true, LIFE_FINE), "and then there is one answer");
 	asked();
 	order(LIFE_EV_END, LIFE_NONE);
-	ok(answered(false, LIFE_SHUTDOWN) && did_of_set(LIFE_DO_KILL, 1), "at the end a reload that is loading is answered");
+	ok(answered(false, LIFE_SHUTDOWN) && did_of_set(LIFE_DO_KILL, 1),
+	   "at the end a reload that is loading is answered");
 	it(LIFE_EV_RELOAD, 0);
 	ok(answered(false, LIFE_SHUTDOWN) && !did(LIFE_DO_LOAD), "and so is one that is asked for after it");
 }
@@ -274,7 +279,8 @@ static void test_names(void)
 	ok(life_bar(&l, 1) == LIFE_BAR_OTHERS && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN,
 	   "a new election does not campaign before those that leave have let go; the others go on");
 	term(2, LIFE_FINISHED);
-	ok(did(LIFE_DO_FORGET) && l.candidate_count == 2 && life_bar(&l, 1) == LIFE_MAY_CAMPAIGN && did_of_set(LIFE_DO_QUIT, 0),
+	ok(did(LIFE_DO_FORGET) && l.candidate_count == 2 && life_bar(&l, 1) == LIFE_MAY_CAMPAIGN &&
+	           did_of_set(LIFE_DO_QUIT, 0),
 	   "when they have, it does, and the old worker leaves");
 	running();
 	next_version(isolated, 2);
@@ -284,7 +290,8 @@ static void test_names(void)
 	loaded(5, 2);
 	ok(did_of_set(LIFE_DO_QUIT, 1) && did_of_set(LIFE_DO_GO, 3) && did_of_set(LIFE_DO_GO, 5),
 	   "if all are isolated, the worker that they do not share is not needed");
-	ok(life_has(&l, 3, 0) && !life_has(&l, 3, 1) && life_has(&l, 5, 1), "each of the others is told of its own election");
+	ok(life_has(&l, 3, 0) && !life_has(&l, 3, 1) && life_has(&l, 5, 1),
+	   "each of the others is told of its own election");
 }
 
 static void test_replacement(void)
@@ -295,9 +302,11 @@ static void test_replacement(void)
 	it(LIFE_EV_GONE, 0);
 	ok(did_of_set(LIFE_DO_SPAWN, 0) && timer_is(0, LIFE_TIMER_START), "the first that dies is replaced at once");
 	loaded(0, 0);
-	ok(did(LIFE_DO_GO) && !did(LIFE_DO_GO)->first && !did(LIFE_DO_CHECK), "its replacement does not run on_start again");
+	ok(did(LIFE_DO_GO) && !did(LIFE_DO_GO)->first && !did(LIFE_DO_CHECK),
+	   "its replacement does not run on_start again");
 	dies(0);
-	ok(!did(LIFE_DO_SPAWN) && timer_is(0, LIFE_TIMER_BACK_OFF), "the next one that dies is replaced after a back-off");
+	ok(!did(LIFE_DO_SPAWN) && timer_is(0, LIFE_TIMER_BACK_OFF),
+	   "the next one that dies is replaced after a back-off");
 	it(LIFE_EV_TIMER, 0);
 	ok(did_of_set(LIFE_DO_SPAWN, 0), "and then it is");
 	it(LIFE_EV_LOAD_FAILED, 0);
@@ -313,7 +322,8 @@ static void test_replacement(void)
 	it(LIFE_EV_ENDED, 0);
 	l.candidate[1].term = LIFE_OWES;
 	it(LIFE_EV_GONE, 0);
-	ok(did_of_set(LIFE_DO_SPAWN, 0), "what has to run an on_stopped starts at once, since the lease is held until then");
+	ok(did_of_set(LIFE_DO_SPAWN, 0),
+	   "what has to run an on_stopped starts at once, since the lease is held until then");
 }
 
 static void test_replacement_while_moving(void)
@@ -351,7 +361,8 @@ static void test_broken_version(void)
 	ok(timer_is(1, LIFE_TIMER_BACK_OFF) && l.candidate[0].side == 0 && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN,
 	   "while the new version's worker dies again and again, the old one goes on");
 	it(LIFE_EV_RELOAD, 0);
-	ok(l.candidate[0].side == 1 && did_of_set(LIFE_DO_QUIT, 0), "until a later version is asked for, which needs its place");
+	ok(l.candidate[0].side == 1 && did_of_set(LIFE_DO_QUIT, 0),
+	   "until a later version is asked for, which needs its place");
 	dies(0);
 	ok(did(LIFE_DO_LOAD) && did(LIFE_DO_LOAD)->side == 0, "and is loaded there");
 }
@@ -360,17 +371,20 @@ static void test_orders(void)
 {
 	running();
 	order(LIFE_EV_PAUSE, 1);
-	ok(life_bar(&l, 1) == LIFE_BAR_PAUSED && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN, "an operator pauses one election");
+	ok(life_bar(&l, 1) == LIFE_BAR_PAUSED && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN,
+	   "an operator pauses one election");
 	next_version(moved, 2);
 	it(LIFE_EV_RELOAD, 0);
 	loaded(1, 0);
-	ok(life_bar(&l, 1) == LIFE_BAR_PAUSED && l.candidate[1].fresh, "that holds for its name, also with another lock");
+	ok(life_bar(&l, 1) == LIFE_BAR_PAUSED && l.candidate[1].fresh,
+	   "that holds for its name, also with another lock");
 	running();
 	order(LIFE_EV_PAUSE, LIFE_NONE);
 	dies(0);
 	loaded(0, 0);
 	it(LIFE_EV_STARTED, 0);
-	ok(life_bar(&l, 0) == LIFE_BAR_PAUSED && life_bar(&l, 1) == LIFE_BAR_PAUSED, "a pause of all outlives the worker");
+	ok(life_bar(&l, 0) == LIFE_BAR_PAUSED && life_bar(&l, 1) == LIFE_BAR_PAUSED,
+	   "a pause of all outlives the worker");
 	order(LIFE_EV_RESUME, LIFE_NONE);
 	ok(life_bar(&l, 0) == LIFE_MAY_CAMPAIGN, "a resume ends it");
 }
@@ -380,11 +394,13 @@ static void test_end(void)
 	running();
 	l.candidate[0].term = LIFE_BUSY;
 	order(LIFE_EV_END, LIFE_NONE);
-	ok(did(LIFE_DO_END) && !did(LIFE_DO_QUIT), "at the end all candidates end, and the worker stays until they have");
+	ok(did(LIFE_DO_END) && !did(LIFE_DO_QUIT),
+	   "at the end all candidates end, and the worker stays until they have");
 	term(1, LIFE_FINISHED);
 	ok(!did(LIFE_DO_QUIT), "all of them");
 	term(0, LIFE_FINISHED);
-	ok(did_of_set(LIFE_DO_QUIT, 0) && timer_is(0, LIFE_TIMER_QUIT) && !did(LIFE_DO_OVER), "then it has a time to leave");
+	ok(did_of_set(LIFE_DO_QUIT, 0) && timer_is(0, LIFE_TIMER_QUIT) && !did(LIFE_DO_OVER),
+	   "then it has a time to leave");
 	dies(0);
 	ok(did(LIFE_DO_OVER) && !did(LIFE_DO_SPAWN), "and when it is gone, the program is over");
 	begin();
@@ -397,7 +413,8 @@ static void test_end(void)
 	dies(0);
 	l.candidate[0].term = LIFE_OWES;
 	order(LIFE_EV_END, LIFE_NONE);
-	ok(did_of_set(LIFE_DO_SPAWN, 0), "at the end nobody waits out a back-off of a worker that is to run an on_stopped");
+	ok(did_of_set(LIFE_DO_SPAWN, 0),
+	   "at the end nobody waits out a back-off of a worker that is to run an on_stopped");
 	running();
 	l.candidate[0].term = LIFE_BUSY;
 	order(LIFE_EV_KILL, LIFE_NONE);
@@ -405,6 +422,12 @@ static void test_end(void)
 	l.candidate[0].term = l.candidate[1].term = LIFE_FINISHED;
 	dies(0);
 	ok(did(LIFE_DO_OVER) && !did(LIFE_DO_SPAWN), "nothing is spawned after it");
+	running();
+	dies(0);
+	dies(0);
+	l.candidate[0].term = LIFE_OWES;
+	order(LIFE_EV_KILL, LIFE_NONE);
+	ok(!did(LIFE_DO_SPAWN), "not even what owes an on_stopped");
 }
 
 int main(void)

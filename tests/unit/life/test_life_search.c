@@ -6,6 +6,9 @@
 
 #include <time.h>
 
+/* States of a scene: in the check, which has seconds; and by `make test-full`, which has memory for so many. */
+enum { BOUNDED = 60000, FULL = 14000000 };
+
 /* The states that were found, in their order: each in few bytes, behind one another. */
 struct search {
 	uint8_t *bytes;
@@ -129,7 +132,8 @@ static void print_failure(const struct search *s, uint32_t state, struct happene
 
 enum { CALM_STEPS = 300 };
 
-/* More than one back-off for each worker of the version in force, and one for each that ends, is none that is documented. */
+/* More than one back-off for each worker of the version in force, and one for each that ends, is none that is
+ * documented. */
 enum { BACK_OFFS = 4 };
 
 static bool is_back_off(const struct world *w, struct happened h)
@@ -257,35 +261,44 @@ static void search(const char *what, const struct scene *of, uint32_t limit)
 	search_free(&s);
 }
 
+static const struct {
+	const char *what;
+	struct scene scene;
+} scenes[] = {
+	{ "one election", { .script = { 3 }, .script_count = 1, .with_ends = true } },
+	{ "one election with on_stopping",
+	  { .script = { 3 }, .script_count = 1, .with_ends = true, .with_hooks = true } },
+	{ "one election with on_next", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_next = true } },
+	{ "one election with orders", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_orders = true } },
+	{ "one election, and the loop is late",
+	  { .script = { 3 }, .script_count = 1, .with_ends = true, .late = true } },
+	{ "one becomes another", { .script = { 3, 9 }, .script_count = 2 } },
+	{ "one that never starts", { .script = { 3, 10 }, .script_count = 2 } },
+	{ "two elections", { .script = { 0, 1 }, .script_count = 2 } },
+	{ "another lock", { .script = { 0, 2 }, .script_count = 2, .with_orders = true } },
+	{ "another lock, and the loop is late", { .script = { 0, 2 }, .script_count = 2, .late = true } },
+	{ "a new name for a lock", { .script = { 0, 5 }, .script_count = 2 } },
+	{ "fewer and more", { .script = { 3, 0, 4 }, .script_count = 3 } },
+	{ "isolated", { .script = { 0, 6, 7 }, .script_count = 3 } },
+	{ "without hooks", { .script = { 0, 8 }, .script_count = 2 } },
+	{ "two that never start", { .script = { 0, 11 }, .script_count = 2 } },
+	{ "all of it",
+	  { .script = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 },
+	    .script_count = SCRIPTS,
+	    .with_next = true,
+	    .with_hooks = true,
+	    .with_orders = true,
+	    .with_ends = true,
+	    .late = true } },
+};
+
+/* test_life_search LIMIT SCENE: so many states of each scene at most, or of that one. */
 int main(int argc, char **argv)
 {
-	uint32_t limit = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 30000;
+	uint32_t limit = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : getenv("FULL") ? FULL : BOUNDED;
 
-	const char *only = argc > 2 ? argv[2] : NULL;
-	static const struct {
-		const char *what;
-		struct scene scene;
-	} all[] = {
-		{ "one election", { .script = { 3 }, .script_count = 1, .with_ends = true } },
-		{ "one election with on_stopping", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_hooks = true } },
-		{ "one election, and the loop is late", { .script = { 3 }, .script_count = 1, .with_ends = true, .late = true } },
-		{ "two elections, and the loop is late", { .script = { 0, 2 }, .script_count = 2, .late = true } },
-		{ "one election with on_next", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_next = true } },
-		{ "one election with orders", { .script = { 3 }, .script_count = 1, .with_ends = true, .with_orders = true } },
-		{ "one becomes another", { .script = { 3, 9 }, .script_count = 2 } },
-		{ "two elections", { .script = { 0, 1 }, .script_count = 2 } },
-		{ "another lock", { .script = { 0, 2 }, .script_count = 2, .with_orders = true } },
-		{ "a new name for a lock", { .script = { 0, 5 }, .script_count = 2 } },
-		{ "fewer and more", { .script = { 3, 0, 4 }, .script_count = 3 } },
-		{ "isolated", { .script = { 0, 6, 7 }, .script_count = 3 } },
-		{ "without hooks", { .script = { 0, 8 }, .script_count = 2 } },
-		{ "one that never starts", { .script = { 3, 10 }, .script_count = 2 } },
-		{ "two that never start", { .script = { 0, 11 }, .script_count = 2 } },
-		{ "all", { .script = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, .script_count = 10, .with_next = true, .with_hooks = true, .with_orders = true, .with_ends = true } },
-	};
-
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (!only || strcmp(only, all[i].what) == 0)
-			search(all[i].what, &all[i].scene, limit);
+	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
+		if (argc < 3 || strcmp(argv[2], scenes[i].what) == 0)
+			search(scenes[i].what, &scenes[i].scene, limit);
 	return tap_done();
 }

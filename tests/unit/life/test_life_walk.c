@@ -1,6 +1,6 @@
-/* Random sequences of what happens to a program, with all scripts and all orders; then nobody disturbs any more, and all
- * comes to rest. COUNT sequences from seed FIRST: test_life_walk COUNT FIRST. A failure names its seed, and prints the
- * sequence. */
+/* Random sequences of what happens to a program, with all scripts and all orders; then nobody disturbs any more, and
+ * all comes to rest. COUNT sequences from seed FIRST: test_life_walk COUNT FIRST. A failure names its seed, and prints
+ * the sequence. */
 #include "life_world.h"
 
 #include "tap.h"
