@@ -473,9 +473,15 @@ void elector_configure_next(struct elector *e, const struct elector_next_options
 	elector_look(e);
 }
 
-void elector_configure_address(struct elector *e, const char *address)
+void elector_configure_user(struct elector *e, const char *address, bool asks)
 {
-	mem_replace(&e->author.address, address);
+	if (address)
+		mem_replace(&e->author.address, address);
+	if (e->readiness.asks == asks)
+		return;
+	readiness_asks(&e->readiness, asks, clock_now());
+	lease_asks(e->lease, asks);
+	elector_look(e);
 }
 
 void elector_ready(struct elector *e, bool ready)

@@ -104,7 +104,8 @@ void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec
 void elector_next_term(struct elector *e, nsec grace);
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_configure_next(struct elector *e, const struct elector_next_options *o);
-void elector_configure_address(struct elector *e, const char *address); /* the same; "": none */
+/* The same. address NULL: as it was; "": none. asks: as in elector_config, for the next acquisition. */
+void elector_configure_user(struct elector *e, const char *address, bool asks);
 /* Whether its user could lead now (a worker is there); true from the start. Part of elector_status.lacks. */
 void elector_ready(struct elector *e, bool ready);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */

@@ -8,6 +8,14 @@ void readiness_init(struct readiness *r, bool asks, struct instant now)
 	*r = (struct readiness){ .asks = asks, .user = true, .next = now };
 }
 
+void readiness_asks(struct readiness *r, bool asks, struct instant now)
+{
+	bool user = r->user;
+
+	readiness_init(r, asks, now);
+	r->user = user;
+}
+
 void readiness_asked(struct readiness *r, nsec every, struct instant now)
 {
 	r->next = instant_add(now, every);

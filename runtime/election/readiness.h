@@ -16,6 +16,7 @@ struct readiness {                /* changed by the functions below */
 };
 
 void readiness_init(struct readiness *r, bool asks, struct instant now);
+void readiness_asks(struct readiness *r, bool asks, struct instant now); /* from now on; what was said does not count */
 
 /* May_lead was asked, by whomever: the next time is `every` later. */
 void readiness_asked(struct readiness *r, nsec every, struct instant now);

@@ -802,6 +802,12 @@ void lease_init(struct lease *l, const struct lease_times *t, bool observer, boo
 	};
 }
 
+void lease_asks(struct lease *l, bool asks)
+{
+	l->asks = asks;
+	l->asked = l->yes = false;
+}
+
 void lease_configure(struct lease *l, const struct lease_times *t)
 {
 	l->times = *t;

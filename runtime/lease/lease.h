@@ -189,6 +189,8 @@ size_t lease_size(void);
 
 /* asks: the may_lead hook must answer yes before the lease is acquired. seed: for the jitter of the polling. */
 void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed);
+/* Whether the hook is asked, from now on: a lease that is held is kept, whatever it would say. */
+void lease_asks(struct lease *l, bool asks);
 
 /* Sets other times from now on; the next write publishes them. May be called while leading. */
 void lease_configure(struct lease *l, const struct lease_times *t);

@@ -304,6 +304,11 @@ static void candidate_asked_in_vain(struct candidate *p, const char *why)
 	buf_fini(&reply);
 }
 
+static uint32_t asks(uint32_t flags)
+{
+	return flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION);
+}
+
 /* ---- what happens to it ---- */
 
 void candidate_worker_dead(struct candidate *p, bool reaped)
@@ -314,10 +319,15 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 	term_supervision_dead(&p->term, reaped);
 }
 
+/* After a reload the term goes on in a worker that may say another address or priority, and was not asked. */
 void candidate_worker_ready(struct candidate *p)
 {
+	uint32_t says = WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION;
+
 	elector_tell_leader(p->elector);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_READY });
+	if (p->term.hooks.state == TERM_LEADING && p->settings->flags & says)
+		term_supervision_ask(&p->term);
 }
 
 void candidate_place(struct candidate *p)
@@ -380,11 +390,6 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 	return p;
 }
 
-static uint32_t asks(uint32_t flags)
-{
-	return flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION);
-}
-
 /* What an elector is made with, and keeps. */
 bool candidate_goes_on(const struct candidate *p, const struct election_settings *new, const char *lock)
 {
@@ -394,8 +399,7 @@ bool candidate_goes_on(const struct candidate *p, const struct election_settings
 	return strcmp(p->settings->name, new->name) == 0 && strcmp(p->lock, lock) == 0 &&
 	       strcmp(options_text(o, OPTION_IDENTITY, p->settings->identity),
 	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->settings->flags & observer) == (new->flags &observer) &&
-	       !asks(p->settings->flags) == !asks(new->flags);
+	       (p->settings->flags & observer) == (new->flags &observer);
 }
 
 static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
@@ -533,12 +537,13 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 }
 
 /* An address that the script's function has said stays until that says another. */
-static void candidate_configure_address(struct candidate *p)
+static void candidate_configure_user(struct candidate *p)
 {
 	const struct options *o = &p->run->options;
+	bool said = !options_set(o, OPTION_ADDRESS) && p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION;
 
-	if (options_set(o, OPTION_ADDRESS) || !(p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION))
-		elector_configure_address(p->elector, options_text(o, OPTION_ADDRESS, p->settings->address));
+	elector_configure_user(p->elector, said ? NULL : options_text(o, OPTION_ADDRESS, p->settings->address),
+	                       asks(p->settings->flags));
 }
 
 /* They were read once when the version was examined, so they are good. */
@@ -554,7 +559,7 @@ void candidate_configure(struct candidate *p, const struct election_settings *se
 	worker_set_allow(candidate_set(p));
 	elector_configure(p->elector, &p->times);
 	elector_configure_next(p->elector, &p->next);
-	candidate_configure_address(p);
+	candidate_configure_user(p);
 }
 
 void candidate_free(struct candidate *p)

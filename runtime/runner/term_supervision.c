@@ -560,6 +560,11 @@ static void supervision_on_ask(void *arg)
 	term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_ASK });
 }
 
+void term_supervision_ask(struct term_supervision *t)
+{
+	supervision_on_ask(t);
+}
+
 static void supervision_on_saved(void *arg, uint64_t number, bool good)
 {
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_SAVED, .save = number, .good = good });

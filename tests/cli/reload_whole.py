@@ -248,7 +248,8 @@ def a_broken_script_and_a_dead_worker() -> None:
     refused(p, p.begin("reload"), f"{what}, once more", "s.lua:1")
 
     p.touch("blocked")
-    p.kill_worker(p.guards()[-1])
+    wait_for(lambda: len(p.guards()) == 1)  # the one that was to load it has gone
+    p.kill_worker(p.guards()[0])
     ok(wait_for(lambda: p.noted("tried")), f"{what}: a replacement of the old script that cannot load")
     refused(p, p.begin("reload"), f"{what}, and no replacement", "s.lua:1")
     p.put("two", ONE)

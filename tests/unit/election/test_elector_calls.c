@@ -423,7 +423,7 @@ static void unwritable(void)
 	struct elector_config config = config_of(&c);
 	start(&c, &config);
 	ok(comes_to_lack(&c, "not begun"), "who does not campaign yet could not lead");
-	elector_campaign(c.elector);
+	elector_bar(c.elector, NULL);
 	ok(comes_to_lack(&c, "does not answer"), "nor who has not heard of the store");
 	twist.write = LOCK_FAILED;
 	twist.code = ERR_DENIED;
@@ -444,7 +444,7 @@ static void unwritable(void)
 	ok(!lacks(&c), "a may_lead that is late is none where there is no such hook");
 	elector_end(c.elector, LEASE_RESIGNED, NSEC_PER_SEC, 0);
 	ok(comes_to_lack(&c, "some time"), "who sits out could not lead");
-	elector_pause(c.elector, "for a test");
+	elector_bar(c.elector, "for a test");
 	ok(comes_to_lack(&c, "paused"), "nor who is paused");
 	fini(&c);
 }
