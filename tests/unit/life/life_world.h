@@ -1406,14 +1406,14 @@ static void pack_world(struct packed *p, struct world *w)
 	}
 }
 
-static void world_save(struct world *w, struct packed *p)
+__attribute__((unused)) static void world_save(struct world *w, struct packed *p)
 {
 	p->len = 0;
 	p->load = false;
 	pack_world(p, w);
 }
 
-static void world_load(struct world *w, struct packed *p)
+__attribute__((unused)) static void world_load(struct world *w, struct packed *p)
 {
 	memset(w, 0, sizeof *w);
 	world_point(w);
