@@ -62,8 +62,8 @@ static void set_the_scene(void)
 	scene.with_next = drawn(2);
 	scene.with_hooks = drawn(2);
 	scene.late = drawn(2);
-	for (uint8_t i = 0; i < SCRIPTS; i++)
-		scene.script[i] = i;
+	for (uint32_t i = 0; i < SCRIPTS; i++)
+		scene.script[i] = (uint8_t)i;
 }
 
 static const char *rest(struct world *w, bool slow)
