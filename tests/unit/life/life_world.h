@@ -1406,8 +1406,34 @@ static void pack_world(struct packed *p, struct world *w)
 	}
 }
 
+#define SWAP(type, x, y)             \
+	do {                         \
+		type swapped_ = (x); \
+		(x) = (y);           \
+		(y) = swapped_;      \
+	} while (0)
+
+/* Which side is which makes no difference. */
+static void world_mirror(struct world *w)
+{
+	for (uint32_t s = 0; s < SETS_MAX; s += 2) {
+		SWAP(struct life_set, w->set[s], w->set[s + 1]);
+		SWAP(struct proc, w->proc[s], w->proc[s + 1]);
+		SWAP(uint8_t, w->timer[s], w->timer[s + 1]);
+	}
+	for (uint32_t c = 0; c < w->cand_count; c++) {
+		w->candidate[c].side ^= 1;
+		SWAP(uint32_t, w->candidate[c].group[0], w->candidate[c].group[1]);
+	}
+	SWAP(uint8_t, w->version[0], w->version[1]);
+	w->tried = (uint8_t)((w->tried & 0x55) << 1 | (w->tried & 0xaa) >> 1);
+	w->life.side ^= 1;
+}
+
 __attribute__((unused)) static void world_save(struct world *w, struct packed *p)
 {
+	if (w->life.in_force && w->life.side == 1)
+		world_mirror(w);
 	p->len = 0;
 	p->load = false;
 	pack_world(p, w);

@@ -238,6 +238,15 @@ static bool visit(struct search *s, uint32_t state)
 	return rests(s, state);
 }
 
+static uint32_t depth(const struct search *s, uint32_t state)
+{
+	uint32_t n = 0;
+
+	for (; state < s->count && s->parent[state] != UINT32_MAX; state = s->parent[state])
+		n++;
+	return n;
+}
+
 static void search(const char *what, const struct scene *of, uint32_t limit)
 {
 	struct search s = { 0 };
@@ -256,8 +265,9 @@ static void search(const char *what, const struct scene *of, uint32_t limit)
 		done++;
 	bool whole = done == s.count && !w.broken;
 	ok(whole || done == limit, "%s: all is well in %s%u states", what, whole ? "all " : "the first ", done);
-	printf("# %.1f s, %llu MB\n", (double)(clock() - began) / CLOCKS_PER_SEC,
-	       (unsigned long long)(s.bytes_len >> 20));
+	printf("# %s%u events; %.1f s, %llu MB\n",
+	       whole ? "the farthest comes after " : "all that come after less than ", depth(&s, done - 1),
+	       (double)(clock() - began) / CLOCKS_PER_SEC, (unsigned long long)(s.bytes_len >> 20));
 	search_free(&s);
 }
 
