@@ -20,7 +20,8 @@
  *
  * A reload is all or nothing. Its version is loaded in all of its workers, then examined (LIFE_DO_CHECK), and only then
  * in force. Whatever fails before that leaves everything as it was. From then on a worker that dies is replaced by one
- * of the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead. A
+ * of the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead (also
+ * to one that never starts, once a later version is asked for, which is loaded in the place of the old one). A
  * candidate whose election is not in the new version ends for good, and its hooks are the old version's. A new election
  * campaigns when all of those have let go.
  *
