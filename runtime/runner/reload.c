@@ -54,6 +54,8 @@ static void pass_order_on(struct run *r, struct candidate *p, uint32_t heir)
 	struct instant now = clock_now();
 
 	p->out_until = heir == LIFE_NONE ? r->out_until : r->candidates[heir]->out_until;
+	if (r->out_for_lease && !r->loads)
+		p->out_until = instant_add(now, p->times.lease);
 	if (!instant_passed(p->out_until, now))
 		elector_end(p->elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
 }

@@ -69,6 +69,14 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_END });
 }
 
+static bool run_all_finished(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->life.candidate_count; i++)
+		if (!term_supervision_finished(&r->candidates[i]->term))
+			return false;
+	return true;
+}
+
 static void run_on_last(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)w;
@@ -238,7 +246,7 @@ static void run_kill_worker(struct run *r, const struct life_action *a)
 		snprintf(r->wrong, sizeof r->wrong, "the process that was to load it %s in time (--start-timeout)",
 		         run_silence(a->was));
 	}
-	if (r->life.ending)
+	if (r->life.ending && run_all_finished(r))
 		run_end_at_last(r);
 	worker_set_kill(s);
 }

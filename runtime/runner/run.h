@@ -32,6 +32,7 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	struct candidate **candidates;   /* by number: those that leave are the last */
 	char *fallback;                  /* the lock's name if nobody gives one; NULL: not known yet */
 	struct instant out_until;        /* an operator's order: all elections sit out until then */
+	bool out_for_lease;              /*     or for a lease, since it was given before there was any */
 	uint32_t loads;                  /* of versions that came into force */
 	struct instant asked_at;         /* to end */
 	enum lease_reason end_reason;

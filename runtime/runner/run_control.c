@@ -38,6 +38,7 @@ static void run_resign(struct run *r, nsec sit_out, const char *name)
 {
 	if (!*name && sit_out != NSEC_NEVER)
 		r->out_until = instant_add(clock_now(), sit_out);
+	r->out_for_lease = r->out_for_lease || (!*name && sit_out == NSEC_NEVER && !r->loads);
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (candidate_is_named(r->candidates[i], name))
 			candidate_resign(r->candidates[i], sit_out);

@@ -446,6 +446,21 @@ static void unwritable(void)
 	ok(comes_to_lack(&c, "some time"), "who sits out could not lead");
 	elector_bar(c.elector, "for a test");
 	ok(comes_to_lack(&c, "paused"), "nor who is paused");
+	elector_status(c.elector, &s);
+	is_str(s.paused_why, "for a test", "and why is known");
+	elector_bar(c.elector, "for another reason");
+	elector_status(c.elector, &s);
+	is_str(s.paused_why, "for another reason", "also when that changes");
+	elector_bar(c.elector, NULL);
+	elector_status(c.elector, &s);
+	ok(!s.standing.paused, "it is paused no more when nothing keeps it from campaigning");
+	elector_ready(c.elector, false);
+	elector_configure_user(c.elector, "here", true);
+	elector_status(c.elector, &s);
+	ok(strcmp(s.address, "here") == 0 && !s.worker, "a reload brings an address, and no worker");
+	elector_configure_user(c.elector, NULL, true);
+	elector_status(c.elector, &s);
+	is_str(s.address, "here", "which stays if none is named");
 	fini(&c);
 }
 

@@ -350,6 +350,20 @@ static void end_rules(void)
 	ok(a.set & LEASE_DO_ASK, "and asked again after P");
 	step(2.2, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = true });
 	ok(a.set & LEASE_DO_WRITE, "yes tries");
+
+	begin(false);
+	lease_asks(l, true);
+	read_done(0, absent);
+	ok((a.set & LEASE_DO_ASK) && !(a.set & LEASE_DO_WRITE), "a hook that a reload brings is asked");
+	lease_asks(l, false);
+	tick(0.1);
+	ok(a.set & LEASE_DO_WRITE, "one that a reload takes away is not waited for");
+	lead();
+	lease_asks(l, true);
+	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_RELOAD });
+	step(1.1, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_NEXT_TERM && !(a.set & LEASE_DO_ASK),
+	   "a lease that is held is kept without asking it");
 }
 
 static void want(double s, uint64_t number)
