@@ -60,6 +60,15 @@ UNIT_TESTS = [
         "tests/unit/runner/test_term_hooks.c",
     ],
     [
+        "runtime/runner/script_version.c",
+        "runtime/runner/election_settings.c",
+        "runtime/process/sources.c",
+        "runtime/base/buf.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/runner/test_script_version.c",
+    ],
+    [
         "runtime/election/readiness.c",
         "runtime/election/store_contact.c",
         "runtime/base/clock.c",
