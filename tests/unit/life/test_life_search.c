@@ -6,8 +6,8 @@
 
 #include <time.h>
 
-/* States of a scene: in the check, which has seconds; and by `make test-full`, which has memory for so many. */
-enum { BOUNDED = 60000, FULL = 14000000 };
+/* States of a scene: in the check, which has seconds; and by `make test-full`, which has ten minutes. */
+enum { BOUNDED = 60000, FULL = 3000000 };
 
 /* The states that were found, in their order: each in few bytes, behind one another. */
 struct search {
