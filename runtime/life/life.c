@@ -221,6 +221,15 @@ static bool is_kept(const struct life_event *e, uint32_t candidate)
 	return false;
 }
 
+/* A worker that is to run an on_stopped starts at once: the program, or who comes after those that leave, waits for it.
+ */
+static void hurry(struct life *l)
+{
+	for (uint32_t i = 0; i < l->set_count; i++)
+		if (l->set[i].worker == WORKER_WAITING && owes(l, i))
+			enter(&l->set[i], WORKER_NONE);
+}
+
 static void on_good(struct life *l, const struct life_event *e)
 {
 	uint8_t side = life_loading_side(l);
@@ -243,6 +252,7 @@ static void on_good(struct life *l, const struct life_event *e)
 	l->candidate_count = n;
 	l->side = side;
 	l->in_force = true;
+	hurry(l);
 	judge(l, LIFE_FINE);
 }
 
@@ -373,7 +383,6 @@ static void set_paused(struct life *l, uint32_t candidate, bool paused)
 			l->candidate[i].paused = paused;
 }
 
-/* A worker that is to run an on_stopped starts at once: the program waits for it. */
 static void on_end(struct life *l, const struct life_event *e)
 {
 	(void)e;
@@ -384,9 +393,7 @@ static void on_end(struct life *l, const struct life_event *e)
 	l->asked = l->asked || l->reload_due;
 	l->reload_due = false;
 	l->ending = true;
-	for (uint32_t i = 0; i < l->set_count; i++)
-		if (l->set[i].worker == WORKER_WAITING && owes(l, i))
-			enter(&l->set[i], WORKER_NONE);
+	hurry(l);
 }
 
 void life_tell(struct life *l, const struct life_event *e)

@@ -343,6 +343,14 @@ static void test_replacement_while_moving(void)
 	l.candidate[2].term = LIFE_OWES;
 	it(LIFE_EV_GONE, 0);
 	ok(did_of_set(LIFE_DO_SPAWN, 0), "but what is owed for an election that leaves, another old worker runs");
+	running();
+	dies(0);
+	dies(0);
+	l.candidate[1].term = LIFE_OWES;
+	next_version(moved, 2);
+	it(LIFE_EV_RELOAD, 0);
+	loaded(1, 0);
+	ok(did_of_set(LIFE_DO_SPAWN, 0), "and that one waits for no back-off");
 	reloaded(the_same, 2);
 	l.candidate[0].term = LIFE_NEXT;
 	it(LIFE_EV_STARTED, 1);
