@@ -1463,14 +1463,16 @@ __attribute__((unused)) static void world_load(struct world *w, struct packed *p
  * does so in time, in the version in force; else nobody would ever lead. */
 static bool calm_leaves_out(const struct world *w, struct happened h, bool slow)
 {
-	const struct proc *p = &w->proc[h.arg];
 	bool in_force = w->life.in_force && w->life.side == h.arg % 2;
 
 	if (h.what == HAPPENS_NEXT_TIMER)
 		return !slow;
+	if (h.what != HAPPENS_DIES && h.what != HAPPENS_TIMER)
+		return false;
+	const struct proc *p = &w->proc[h.arg];
 	if (h.what == HAPPENS_DIES)
 		return !p->killed && !(p->quit && !slow);
-	if (h.what != HAPPENS_TIMER || w->timer[h.arg] == LIFE_TIMER_BACK_OFF)
+	if (w->timer[h.arg] == LIFE_TIMER_BACK_OFF)
 		return false;
 	if (w->timer[h.arg] == LIFE_TIMER_QUIT)
 		return !slow;
