@@ -289,7 +289,7 @@ static const struct {
 	{ "one election, and the loop is late",
 	  { .script = { 3 }, .script_count = 1, .with_ends = true, .late = true } },
 	{ "one becomes another", { .script = { 3, 9 }, .script_count = 2 }, true },
-	{ "one that never starts", { .script = { 3, 10 }, .script_count = 2 } },
+	{ "one that never starts", { .script = { 3, 10 }, .script_count = 2 }, true },
 	{ "two elections, the same again", { .script = { 0 }, .script_count = 1 }, true },
 	{ "two elections", { .script = { 0, 1 }, .script_count = 2 } },
 	{ "another lock", { .script = { 0, 2 }, .script_count = 2, .with_orders = true } },
