@@ -6,7 +6,7 @@
 #include "process/guard_wire.h"
 #include "runner/options.h"
 #include "runner/program.h"
-#include "runner/term_hooks.h"
+#include "life/term_hooks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

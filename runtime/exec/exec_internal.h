@@ -13,7 +13,7 @@
 #include "runner/exit_status.h"
 #include "runner/program.h"
 #include "runner/service_order.h"
-#include "runner/term_hooks.h"
+#include "life/term_hooks.h"
 
 #include <ev.h>
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* Room life: which workers a script has, and which of them runs the hooks of which election, as a pure state machine.
+/* Room life: which workers a script has, which of them runs the hooks of which election, and what follows for these:
+ * pure state machines.
  *
  * The life of a script: its versions, the workers that have loaded them, reloads, replacements, and the orders of
  * operators. Events come in, actions out: no I/O, no clock, no allocation. Not the lease (lease.h), and not what a term

@@ -22,8 +22,8 @@ struct worker_set;
 
 struct candidate { /* read by its users; number and election are theirs */
 	struct run *run;
-	uint32_t number;      /* in struct life */
-	uint32_t election[2]; /* its place in the version of each side it is in */
+	uint32_t number;                          /* in struct life */
+	uint32_t election[2];                     /* its place in the version of each side it is in */
 	const struct election_settings *settings; /* the version's */
 	char *lock;                               /* what was opened: its URL */
 	struct instant out_until;                 /* an operator's order: it sits out until then */
@@ -45,7 +45,8 @@ struct candidate { /* read by its users; number and election are theirs */
 struct candidate *candidate_new(struct run *r, const struct election_settings *settings);
 void candidate_free(struct candidate *p); /* NULL: does nothing */
 
-/* Makes the elector, which does not campaign yet. lock: its URL. several: the script has more elections. -1 with *err. */
+/* Makes the elector, which does not campaign yet. lock: its URL. several: the script has more elections. -1 with *err.
+ */
 int candidate_open(struct candidate *p, const char *lock, bool several, struct err *err);
 
 /* Whether p goes on as the election of these settings and this lock, without letting go of its lease. */
@@ -80,9 +81,8 @@ void candidate_kill(struct candidate *p);                          /* the same, 
 
 /* A reload. Its new settings, of a version that is in force now: from the next term on. */
 void candidate_configure(struct candidate *p, const struct election_settings *settings);
-void candidate_stir(struct candidate *p); /* its term ends for the next one, and so does what on_next runs */
+void candidate_stir(struct candidate *p);  /* its term ends for the next one, and so does what on_next runs */
 void candidate_moved(struct candidate *p); /* to the worker of the other side */
 void candidate_place(struct candidate *p); /* its worker has loaded the script: where it stands in that */
-
 
 #endif

@@ -155,9 +155,10 @@ static void reload_name_log(const struct run *r, uint32_t count)
 static void reload_say(const struct run *r, uint32_t begin, uint32_t leave)
 {
 	if (r->loads > 1 && (begin || leave))
-		log_event(LOG_INFO, NULL, "moving",
-		          "the script's elections have changed: %u end and let go, %u begin after that, the others go on",
-		          leave, begin);
+		log_event(
+			LOG_INFO, NULL, "moving",
+			"the script's elections have changed: %u end and let go, %u begin after that, the others go on",
+			leave, begin);
 }
 
 static bool goes_on(const struct reload *l, uint32_t candidate)

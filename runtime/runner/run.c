@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIT_TIMEOUT (3 * NSEC_PER_SEC)  /* at the end of the program: from WIRE_QUIT to the kill, */
-#define KILL_TIMEOUT (6 * NSEC_PER_SEC)  /*     and from the kill to the end, whatever still runs */
+#define QUIT_TIMEOUT (3 * NSEC_PER_SEC) /* at the end of the program: from WIRE_QUIT to the kill, */
+#define KILL_TIMEOUT (6 * NSEC_PER_SEC) /*     and from the kill to the end, whatever still runs */
 
 static bool run_once(const struct run *r)
 {

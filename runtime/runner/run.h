@@ -27,22 +27,22 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	const char *const *crontabs; /* of `cron`, whose text `script` is; for people */
 	int crontab_count;           /* 0: it is not `cron` */
 	struct life life;
-	struct script_version version[2];       /* by side */
-	struct worker_set **worker_sets; /* by number; NULL: there was none yet */
-	struct candidate **candidates;   /* by number: those that leave are the last */
-	char *fallback;                  /* the lock's name if nobody gives one; NULL: not known yet */
-	struct instant out_until;        /* an operator's order: all elections sit out until then */
-	bool out_for_lease;              /*     or for a lease, since it was given before there was any */
-	uint32_t loads;                  /* of versions that came into force */
-	struct instant asked_at;         /* to end */
+	struct script_version version[2]; /* by side */
+	struct worker_set **worker_sets;  /* by number; NULL: there was none yet */
+	struct candidate **candidates;    /* by number: those that leave are the last */
+	char *fallback;                   /* the lock's name if nobody gives one; NULL: not known yet */
+	struct instant out_until;         /* an operator's order: all elections sit out until then */
+	bool out_for_lease;               /*     or for a lease, since it was given before there was any */
+	uint32_t loads;                   /* of versions that came into force */
+	struct instant asked_at;          /* to end */
 	enum lease_reason end_reason;
-	bool ready;             /* systemd has been told */
-	int status;             /* exit status */
-	int failed_status;      /*     if the first version does not come into force */
-	char wrong[1000];       /* why the last version that was loaded did not come into force */
+	bool ready;                    /* systemd has been told */
+	int status;                    /* exit status */
+	int failed_status;             /*     if the first version does not come into force */
+	char wrong[1000];              /* why the last version that was loaded did not come into force */
 	const struct guard_fork *fork; /* for the first worker; NULL: it has begun */
-	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
-	ev_timer last;          /* after a kill: the program ends, whatever still runs */
+	ev_timer soon;                 /* never started: it is fed to the loop, and carries out what life.h says */
+	ev_timer last;                 /* after a kill: the program ends, whatever still runs */
 };
 
 /* Those that it watches, for program_hold_signals. */

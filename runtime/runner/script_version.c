@@ -69,9 +69,8 @@ int script_version_take(struct script_version *v, struct worker_set *s, struct e
 	bool first = !v->group;
 
 	if (!first && s->settings_count != v->count)
-		return err_set(err, ERR_INVALID,
-		               "the script describes %u elections, and %u when it was loaded first", s->settings_count,
-		               v->count);
+		return err_set(err, ERR_INVALID, "the script describes %u elections, and %u when it was loaded first",
+		               s->settings_count, v->count);
 	free(s->slot);
 	s->slot = mem_zero(2 * sizeof *s->slot * (s->settings_count + 1));
 	s->election = s->slot + s->settings_count;

@@ -10,13 +10,13 @@
 
 struct worker_set;
 
-struct script_version {                            /* zeroed: there is none */
+struct script_version {                     /* zeroed: there is none */
 	struct election_settings *settings; /* of its elections, in its order; the candidates borrow them */
 	uint32_t count;
-	uint32_t *group;  /* of each (life.h) */
-	uint32_t groups;  /* isolated elections */
-	nsec quit_grace;  /* the longest shutdown grace: for a worker that is told to leave */
-	int kept;         /* descriptor: the texts of its files (sources.h); 0: not made yet */
+	uint32_t *group; /* of each (life.h) */
+	uint32_t groups; /* isolated elections */
+	nsec quit_grace; /* the longest shutdown grace: for a worker that is told to leave */
+	int kept;        /* descriptor: the texts of its files (sources.h); 0: not made yet */
 };
 
 /* What its workers are given to keep the texts in: the descriptor, which stays the version's; -1 with *err. */

@@ -10,8 +10,8 @@
 #include "process/worker_doing.h"
 #include "election/may_lead.h"
 #include "life/life.h"
-#include "runner/next_hooks.h"
-#include "runner/term_hooks.h"
+#include "life/next_hooks.h"
+#include "life/term_hooks.h"
 
 /* All but context, page, send, sweep, kill, timer and finished may be NULL. They may be called from inside any
  * term_supervision_ function and from the elector's callbacks; none may call term_supervision_tell from inside but
@@ -77,7 +77,7 @@ void term_supervision_look(struct term_supervision *t);
 void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean);
 void term_supervision_next_timer(struct term_supervision *t);
 void term_supervision_ask(struct term_supervision *t); /* may_lead, and what comes with its answer, although it leads */
-void term_supervision_move(struct term_supervision *t); /* what runs of it is to end: another worker takes over */
+void term_supervision_move(struct term_supervision *t);       /* what runs of it is to end: another worker takes over */
 bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */
 bool term_supervision_finished(const struct term_supervision *t); /* and the elector is finished */
 

@@ -15,11 +15,11 @@ struct run;
 
 struct worker_set { /* read by its users */
 	struct run *run;
-	uint32_t number;               /* in struct life */
-	struct supervisor *supervisor; /* of the worker that lives now; NULL: none does */
+	uint32_t number;                    /* in struct life */
+	struct supervisor *supervisor;      /* of the worker that lives now; NULL: none does */
 	struct election_settings *settings; /* what the worker's script says about its elections, while it loads it */
 	uint32_t settings_count;
-	uint32_t *slot;     /* by the version's elections: the place that this worker's script gives it; NULL: not known */
+	uint32_t *slot; /* by the version's elections: the place that this worker's script gives it; NULL: not known */
 	uint32_t *election; /* the reverse */
 	struct instant spawned_at;
 	bool expected; /* its end: it was told to quit, or killed for what is said elsewhere */

@@ -220,7 +220,8 @@ static bool node_on_election(struct sim_node *n, struct wire *w)
 {
 	struct wire_election e;
 
-	if (!wire_election_get(w, &e) || node_worker(n) != WORKER_LOADING || e.index != n->described || e.index >= PAGE_SLOTS)
+	if (!wire_election_get(w, &e) || node_worker(n) != WORKER_LOADING || e.index != n->described ||
+	    e.index >= PAGE_SLOTS)
 		return false;
 	n->described++;
 	if (!n->opened)

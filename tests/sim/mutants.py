@@ -53,11 +53,11 @@ UNIT_TESTS = [
         for test in ("test_lease", "test_lease_turns")
     ),
     [
-        "runtime/runner/term_hooks.c",
+        "runtime/life/term_hooks.c",
         *LEASE,
         "runtime/base/clock.c",
         "runtime/base/err.c",
-        "tests/unit/runner/test_term_hooks.c",
+        "tests/unit/life/test_term_hooks.c",
     ],
     [
         "runtime/runner/script_version.c",
@@ -234,12 +234,12 @@ UNIT_TESTS = [
     ),
     ["runtime/process/kernel.c", "runtime/base/err.c", "tests/unit/process/test_kernel.c"],
     sources_in("base") + ["runtime/process/exec_warm.c", "tests/unit/process/test_exec_warm.c"],
-    ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
+    ["runtime/life/next_hooks.c", "tests/unit/life/test_next_hooks.c"],
     ["runtime/life/life.c", "tests/unit/life/test_life.c"],
     [
         "runtime/life/life.c",
-        "runtime/runner/term_hooks.c",
-        "runtime/runner/next_hooks.c",
+        "runtime/life/term_hooks.c",
+        "runtime/life/next_hooks.c",
         "runtime/base/clock.c",
         "tests/unit/life/test_life_search.c",
     ],

@@ -6,8 +6,8 @@
 #define LIFE_WORLD_H
 
 #include "life/life.h"
-#include "runner/next_hooks.h"
-#include "runner/term_hooks.h"
+#include "life/next_hooks.h"
+#include "life/term_hooks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -57,7 +57,8 @@ static void test_order(void)
 	ok(load_two("b=y", "a=x") == 0 && s.slot[0] == 1 && s.slot[1] == 0,
 	   "a worker that follows may list them in another order: they are told apart by their names");
 	ok(s.election[0] == 1 && s.election[1] == 0, "and so is what it says of them");
-	ok(strcmp(v.settings[0].name, "a") == 0 && strcmp(v.settings[0].lock, "x") == 0, "the version stays what it is");
+	ok(strcmp(v.settings[0].name, "a") == 0 && strcmp(v.settings[0].lock, "x") == 0,
+	   "the version stays what it is");
 	forget();
 }
 

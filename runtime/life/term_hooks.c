@@ -1,4 +1,4 @@
-#include "runner/term_hooks.h"
+#include "life/term_hooks.h"
 
 #define CLEANUPS_MAX 2 /* if the replacement has to be killed too, one more worker tries, and no third one */
 #define ANSWER_PARTS 2

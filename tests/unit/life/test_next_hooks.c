@@ -1,6 +1,6 @@
 /* What follows from what, in the supervision of on_next: first every state and event in a table, then the rules that
  * a table of single steps does not show, one sentence each. */
-#include "runner/next_hooks.h"
+#include "life/next_hooks.h"
 
 #include "tap.h"
 

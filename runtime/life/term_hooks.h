@@ -98,7 +98,8 @@ struct term_context {
 	bool ending;  /* the program leaves */
 	bool killing; /* it leaves without waiting for hooks */
 	bool once;    /* it leaves after this term */
-	/* Not looked at by the machine: what keeps the candidate from campaigning, beside let_go; static text, or NULL */
+	/* Not looked at by the machine: what keeps the candidate from campaigning, beside let_go; static text, or NULL
+	 */
 	const char *bar;
 };
 
@@ -179,8 +180,8 @@ struct term_actions {
 	nsec after, sit_out, grace;
 };
 
-/* Caller's memory. Read state, term, token, reason, hook_errors, let_go, finished, began, unanswered; the rest is private to
- * term_hooks.c. */
+/* Caller's memory. Read state, term, token, reason, hook_errors, let_go, finished, began, unanswered; the rest is
+ * private to term_hooks.c. */
 struct term_hooks {
 	enum term_state state;
 	uint64_t term; /* running, or the last */

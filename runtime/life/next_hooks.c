@@ -1,4 +1,4 @@
-#include "runner/next_hooks.h"
+#include "life/next_hooks.h"
 
 void next_hooks_configure(struct next_hooks *h, bool has, nsec grace)
 {

@@ -1,6 +1,6 @@
 /* What follows from what, in the supervision of a term: first every state and event in a table, then the rules that a
  * table of single steps does not show, one sentence each. */
-#include "runner/term_hooks.h"
+#include "life/term_hooks.h"
 
 #include "tap.h"
 
@@ -626,8 +626,7 @@ static void owed(void)
 	ready();
 	ok(h.state == TERM_CLEANING, "once more");
 	dead(true);
-	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_LOG | OVER) && a.reaped,
-	   "and no third one");
+	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_LOG | OVER) && a.reaped, "and no third one");
 	is_int(a.note, TERM_NOTE_GIVEN_UP, "which is told");
 
 	enter(TERM_STOPPING);
@@ -702,7 +701,8 @@ static void let_go(void)
 	step((struct term_event){ .kind = TERM_EV_STOP, .reason = LEASE_WORKER, .held = true });
 	ok(a.set == TERM_DO_REPORT && a.reaped && h.state == TERM_OWED, "and what was not led has stopped");
 	ready();
-	ok(h.state == TERM_CLEANING && h.let_go, "a worker that comes runs the hook before the candidate campaigns again");
+	ok(h.state == TERM_CLEANING && h.let_go,
+	   "a worker that comes runs the hook before the candidate campaigns again");
 	stopped(TERM);
 	swept(true);
 	ok(a.set == (TERM_DO_PAGE_IDLE | OVER) && !h.let_go, "which nothing of the term keeps it from after that");
