@@ -82,6 +82,16 @@ $(BUILD)/lunarch: $(OBJ)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# The same program, but what follows a worker's death waits 20 ms where the program waits 1 s, and 1.2 s where it waits 60
+# (tests/cluster/sequences).
+$(BUILD)/hasty/lunarch: $(filter-out %/runner/term_hooks.o,$(OBJ)) $(BUILD)/hasty/term_hooks.o | $(MODULES)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) && ln -sfn ../modules $(@D)/modules
+
+$(BUILD)/hasty/term_hooks.o: runtime/runner/term_hooks.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -DTERM_BACK_OFF_FIRST_MS=20 -MMD -MP -c -o $@ $<
+
 $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $(<:runtime/%=%)"
@@ -172,7 +182,7 @@ STORES  := s3 consul
 STORE_FILES := locks/test_% locks/test_%_servers locks/doctor_% cluster/faults/% cluster/faults/driver_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
-SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py tests/failures/*.py))
+SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/sequences/sequences.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py tests/failures/*.py))
 # The protocol as a model for spin: its states, its mutants, and its runs replayed against lease.c.
 MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
 MUTANTS := mutants:1/4 mutants:2/4 mutants:3/4 mutants:4/4
@@ -222,7 +232,7 @@ test-every: test-deps go-deps fuzz-deps
 test-entries:
 	@printf '%s\n' $(EVERY_QUEUE)
 
-built-plain: all man $(UNIT) $(BUILD)/sim $(BUILD)/conform
+built-plain: all $(BUILD)/hasty/lunarch man $(UNIT) $(BUILD)/sim $(BUILD)/conform
 built-asan:
 	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= HARDEN= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
 asan-programs: all $(BUILD)/conform $(UNIT)
@@ -377,6 +387,11 @@ STORE   ?= file redis etcd postgres zookeeper
 chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server) $(ZOOKEEPER:%=zookeeper-%-server)
 	@tests/cluster/faults/chaos.py --stores $(STORE) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(BEYOND),--beyond)
 
+# Random sequences of operations on two or three electors, then calm: MINUTES=n (an hour), SEED=s for the first of them, LOCK=file or etcd;
+# SHRINK=1: what fails is made as short as possible.
+sequences: test-deps all $(BUILD)/hasty/lunarch
+	@tests/cluster/sequences/sequences.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(if $(LOCK),--lock $(LOCK)) $(if $(SHRINK),--shrink)
+
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
 api:
 	@lua5.4 scripts/api.lua
@@ -488,12 +503,13 @@ help:
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"
 	@echo "make coverage   which lines and branches the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian      make image   an OCI image"
 	@echo "make chaos MINUTES=n STORE=name   storms of faults on five electors and their store"
+	@echo "make sequences MINUTES=n   random sequences of reloads, signals, orders and faults, then calm"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
 	rm -rf $(BUILD) compile_commands.json
 
--include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
+-include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos image help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
