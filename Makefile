@@ -84,11 +84,11 @@ $(BUILD)/lunarch: $(OBJ)
 
 # The same program, but what follows a worker's death waits 20 ms where the program waits 1 s, and 1.2 s where it waits 60
 # (tests/cluster/sequences).
-$(BUILD)/hasty/lunarch: $(filter-out %/runner/term_hooks.o,$(OBJ)) $(BUILD)/hasty/term_hooks.o | $(MODULES)
+$(BUILD)/hasty/lunarch: $(filter-out %/life/term_hooks.o,$(OBJ)) $(BUILD)/hasty/term_hooks.o | $(MODULES)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) && ln -sfn ../modules $(@D)/modules
 
-$(BUILD)/hasty/term_hooks.o: runtime/runner/term_hooks.c $(BUILD)/flags
+$(BUILD)/hasty/term_hooks.o: runtime/life/term_hooks.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DTERM_BACK_OFF_FIRST_MS=20 -MMD -MP -c -o $@ $<
 

@@ -160,7 +160,7 @@ static void load_version(struct life *l)
 	l->other = l->in_force;
 }
 
-/* Whoever asks for a reload while a version is loaded wants a later one: all of them are answered after that. */
+/* Whoever asks for a reload while a version is loaded wants a later one, and is answered after that. */
 static void judge(struct life *l, enum life_cause cause)
 {
 	l->phase = LIFE_SETTLED;
@@ -615,7 +615,7 @@ static bool next_of_verdict(struct life *l, struct life_action *a)
 	a->good = l->verdict == LIFE_FINE;
 	if (!l->in_force && !l->ending)
 		return act(a, LIFE_DO_FAIL);
-	if (!l->asked || l->reload_due)
+	if (!l->asked)
 		return false;
 	l->asked = false;
 	return act(a, LIFE_DO_ANSWER);

@@ -162,9 +162,10 @@ enum life_do {
 	LIFE_DO_KILL_TERM, /* candidate: for good, without waiting for the script */
 	LIFE_DO_FORGET,    /* candidate: it is no more. The last of the list takes its place */
 	LIFE_DO_SETTLED,   /* side: nothing of its version is left; what is kept of it may be freed */
-	LIFE_DO_ANSWER,    /* requests for a reload: good, cause */
-	LIFE_DO_FAIL,      /* the first version does not come into force: the program is to end */
-	LIFE_DO_OVER,      /* the program has ended */
+	LIFE_DO_ANSWER, /* requests for a reload that came before the last LIFE_DO_LOAD: good, cause. LIFE_SHUTDOWN: all
+	                 */
+	LIFE_DO_FAIL,   /* the first version does not come into force: the program is to end */
+	LIFE_DO_OVER,   /* the program has ended */
 };
 
 /* Why a worker is killed, or a version does not come into force. */

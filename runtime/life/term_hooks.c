@@ -125,6 +125,7 @@ static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, stru
 	h->kill = e->kill;
 	h->began = e->at;
 	h->drains = h->has_on_stopping;
+	h->unbegun = h->answer_timeout;
 	a->set |= TERM_DO_ALLOW | TERM_DO_PAGE_BEGIN | TERM_DO_POKE | TERM_DO_LEAD | TERM_DO_BEGAN;
 	a->end = e->end;
 	a->kill = e->kill;
@@ -260,8 +261,10 @@ static void hooks_on_answer(struct term_hooks *h, const struct term_event *e, st
 
 static void hooks_on_leads(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	if (e->term == h->term)
-		hooks_await_no_answer(h, a);
+	if (e->term != h->term)
+		return;
+	h->unbegun = false;
+	hooks_await_no_answer(h, a);
 }
 
 static void hooks_on_drained(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
@@ -342,7 +345,8 @@ static void hooks_on_swept(struct term_hooks *h, const struct term_event *e, str
 
 static bool hooks_owe(const struct term_hooks *h, const struct term_event *e)
 {
-	return h->has_on_stopped && h->cleanups < CLEANUPS_MAX && !e->now.killing && h->state != TERM_SWEEPING;
+	return h->has_on_stopped && !h->unbegun && h->cleanups < CLEANUPS_MAX && !e->now.killing &&
+	       h->state != TERM_SWEEPING;
 }
 
 static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)

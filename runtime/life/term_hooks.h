@@ -200,7 +200,8 @@ struct term_hooks {
 	struct instant kill;    /* the page's deadline, or a later one that it refused */
 	struct instant began;
 	unsigned failures, cleanups;
-	bool let_go; /* OWED, CLEANING or SWEEPING, but the lease was released: no campaign until on_stopped has run */
+	bool unbegun; /* the worker has not answered that it leads, so no hook of the term has run */
+	bool let_go;  /* OWED, CLEANING or SWEEPING, but the lease was released: no campaign until on_stopped has run */
 	bool finished; /* the elector is */
 	bool timing;   /* the timer runs */
 	uint64_t ask;

@@ -164,24 +164,6 @@ void control_answer(struct control *c, uint64_t ticket, const struct buf *reply)
 	buf_fini(&line);
 }
 
-void control_finish(struct control *c, const char *command, const char *error)
-{
-	struct buf reply = { 0 };
-
-	if (!c)
-		return;
-	if (error)
-		control_refuse(&reply, "%s", error);
-	else
-		buf_adds(&reply, "{\"ok\":true}");
-	int status = status_of(&reply);
-	buf_adds(&reply, "\n");
-	char *path = mem_printf("/%s", command);
-	server_answer_all(c->server, path, status, &reply);
-	free(path);
-	buf_fini(&reply);
-}
-
 /* ---- the socket ---- */
 
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,

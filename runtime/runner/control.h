@@ -38,7 +38,7 @@ struct control_request { /* valid during the call only */
 };
 
 /* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. If it
- * appends nothing, the client waits for control_finish or control_answer, which may also be called inside the handler.
+ * appends nothing, the client waits for control_answer, which may also be called inside the handler.
  */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -47,8 +47,6 @@ void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((form
  * events: borrowed, outlives it; NULL: none. NULL with *err. */
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
                             struct events *events, struct err *err);
-/* Answers all clients that wait for an answer to this command: error NULL: {"ok":true}. c NULL: does nothing. */
-void control_finish(struct control *c, const char *command, const char *error);
 /* Answers the request that has this ticket with one JSON object, and sends it at once as far as the socket takes it.
  * Nothing happens if its client has gone. c NULL: does nothing. */
 void control_answer(struct control *c, uint64_t ticket, const struct buf *reply);

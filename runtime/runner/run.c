@@ -100,6 +100,16 @@ void run_kill(struct run *r)
 	run_end_at_last(r);
 }
 
+void run_reload(struct run *r, uint64_t ticket)
+{
+	for (size_t i = 0; ticket && i < RUN_REQUESTS; i++)
+		if (!r->requests[i].ticket) {
+			r->requests[i] = (struct run_reload_request){ .ticket = ticket };
+			break;
+		}
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
+}
+
 static int run_once_status(enum lease_reason reason)
 {
 	switch (reason) {
@@ -271,6 +281,27 @@ static void run_begin_reload(struct run *r)
 	          : r->is_text     ? "the text"
 	                           : r->script);
 	snprintf(r->wrong, sizeof r->wrong, "the process that loaded it died");
+	for (size_t i = 0; i < RUN_REQUESTS; i++)
+		r->requests[i].loading = true;
+}
+
+/* Those that came before the version was loaded; at the end of the program all of them. */
+static void run_answer_requests(struct run *r, bool all, const char *error)
+{
+	struct buf reply = { 0 };
+
+	if (error)
+		control_refuse(&reply, "%s", error);
+	else
+		buf_adds(&reply, "{\"ok\":true}");
+	for (size_t i = 0; i < RUN_REQUESTS; i++) {
+		struct run_reload_request *q = &r->requests[i];
+		if (!q->ticket || !(all || q->loading))
+			continue;
+		control_answer(r->program.control, q->ticket, &reply);
+		q->ticket = 0;
+	}
+	buf_fini(&reply);
 }
 
 static void run_answer_reload(struct run *r, const struct life_action *a)
@@ -279,14 +310,14 @@ static void run_answer_reload(struct run *r, const struct life_action *a)
 	char text[1100];
 
 	if (a->cause == LIFE_SHUTDOWN) {
-		control_finish(r->program.control, "reload", "it is shutting down");
+		run_answer_requests(r, true, "it is shutting down");
 		return;
 	}
 	sd_notify_send("READY=1");
 	if (!a->good)
 		log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
 	snprintf(text, sizeof text, "%s: %s", stays, r->wrong);
-	control_finish(r->program.control, "reload", a->good ? NULL : text);
+	run_answer_requests(r, false, a->good ? NULL : text);
 }
 
 static void run_forget(struct run *r, uint32_t candidate)

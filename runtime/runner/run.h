@@ -19,6 +19,8 @@
 struct candidate;
 struct worker_set;
 
+#define RUN_REQUESTS 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
+
 struct run { /* its parts read it; run.c and reload.c change it */
 	struct program program;
 	struct options options;
@@ -36,9 +38,13 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	uint32_t loads;                   /* of versions that came into force */
 	struct instant asked_at;          /* to end */
 	enum lease_reason end_reason;
-	bool ready;                    /* systemd has been told */
-	int status;                    /* exit status */
-	int failed_status;             /*     if the first version does not come into force */
+	bool ready;        /* systemd has been told */
+	int status;        /* exit status */
+	int failed_status; /*     if the first version does not come into force */
+	struct run_reload_request {
+		uint64_t ticket; /* 0: none */
+		bool loading;    /* it came before the version that is loaded now, or was last */
+	} requests[RUN_REQUESTS];
 	char wrong[1000];              /* why the last version that was loaded did not come into force */
 	const struct guard_fork *fork; /* for the first worker; NULL: it has begun */
 	ev_timer soon;                 /* never started: it is fed to the loop, and carries out what life.h says */
@@ -56,6 +62,9 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 /* Tells life.h what happened; what follows from it is done soon. */
 void run_tell(struct run *r, const struct life_event *e);
 void run_look(struct run *r); /* the same, when a candidate's term has changed */
+
+/* Loads the script anew. ticket: of the request that is answered then (control.h); 0: nobody waits. */
+void run_reload(struct run *r, uint64_t ticket);
 
 /* Ends all terms, releases the locks and leaves with this status. The first call counts, but a later one may turn
  * status 0 into another. */

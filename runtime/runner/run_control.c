@@ -49,7 +49,7 @@ static void run_on_signal(void *arg, int signal)
 	struct run *r = arg;
 
 	if (signal == SIGHUP && !r->life.ending)
-		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
+		run_reload(r, 0);
 	else if (signal == SIGUSR1)
 		run_resign(r, NSEC_NEVER, "");
 	else if ((signal == SIGTERM || signal == SIGINT) && r->life.ending &&
@@ -266,7 +266,7 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 		control_refuse(reply, "it is shutting down");
 	} else if (strcmp(q->command, "reload") == 0) {
 		/* the answer follows when it is known whether the new version comes into force: run_answer_reload */
-		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
+		run_reload(r, q->ticket);
 	} else {
 		control_refuse(reply, "unknown command \"%s\"", q->command);
 	}

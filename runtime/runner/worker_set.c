@@ -144,18 +144,17 @@ static bool worker_set_on_slot(struct worker_set *s, enum wire_type type, struct
 static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct worker_set *s = arg;
+	bool dying = worker_set_state(s) == WORKER_DYING; /* nobody waits for it to load or start any more */
 
-	if (worker_set_state(s) == WORKER_DYING)
-		return true;
 	switch ((int)type) {
 	case WIRE_ELECTION:
-		return worker_set_on_election(s, w);
+		return dying || worker_set_on_election(s, w);
 	case WIRE_LOADED:
-		return worker_set_on_loaded(s, w);
+		return dying || worker_set_on_loaded(s, w);
 	case WIRE_LOAD_FAILED:
-		return worker_set_on_load_failed(s, w);
+		return dying || worker_set_on_load_failed(s, w);
 	case WIRE_STARTED:
-		return worker_set_on_started(s, w);
+		return dying || worker_set_on_started(s, w);
 	case WIRE_EXIT:
 		return worker_set_on_exit(s, w);
 	case WIRE_ANSWER:

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define REST_S 1. /* without accepting, where the process has no more descriptors */
-#define PATH_MAX_WAITING 16
 
 enum client_state {
 	CLIENT_ASKS,    /* its request is not complete */
@@ -29,12 +28,11 @@ struct client {
 	ev_timer idle;
 	struct buf in, out;
 	enum client_state state;
-	bool keep, broken;           /* broken: nothing more can be sent */
-	bool head;                   /* HEAD: the answer has no body */
-	uid_t peer;                  /* (uid_t)-1: not known */
-	uint64_t ticket;             /* of the request that it waits for, */
-	char path[PATH_MAX_WAITING]; /*     and its path */
-	struct client *next;         /* newest first */
+	bool keep, broken;   /* broken: nothing more can be sent */
+	bool head;           /* HEAD: the answer has no body */
+	uid_t peer;          /* (uid_t)-1: not known */
+	uint64_t ticket;     /* of the request that it waits for, */
+	struct client *next; /* newest first */
 };
 
 struct server {
@@ -220,7 +218,6 @@ static void client_answer_next(struct client *c)
 	c->head = strcmp(r.method, "HEAD") == 0;
 	c->state = CLIENT_WAITS;
 	c->ticket = ++s->tickets;
-	snprintf(c->path, sizeof c->path, "%s", r.path);
 	ev_timer_stop(s->loop, &c->idle);
 	answer_init(&a);
 	s->options.handler(s->options.arg, &r, c->ticket, &a);
@@ -332,13 +329,6 @@ void server_answer(struct server *s, uint64_t ticket, int status, const struct b
 			client_answer_late(c, status, body);
 			return;
 		}
-}
-
-void server_answer_all(struct server *s, const char *path, int status, const struct buf *body)
-{
-	for (struct client *c = s->clients; c; c = c->next)
-		if (c->state == CLIENT_WAITS && strcmp(c->path, path) == 0)
-			client_answer_late(c, status, body);
 }
 
 void server_push(struct server *s, const struct buf *message)

@@ -29,7 +29,7 @@ struct http_answer {        /* the handler fills it in */
 	struct buf headers; /* more of them, each with its CRLF */
 	struct buf body;
 	bool streams; /* the body is the beginning of a stream, which server_push continues */
-	bool later;   /* the answer is not known yet: server_answer or server_answer_all */
+	bool later;   /* the answer is not known yet: server_answer */
 };
 
 /* From the loop. r is valid during the call only. ticket: of this request alone. What of GET's answer HEAD gets, the
@@ -52,8 +52,6 @@ void server_free(struct server *s); /* closes everything; NULL: does nothing */
 /* Answers the request that has this ticket, as JSON, and sends at once as far as the socket takes it: the loop may be
  * about to end. Nothing happens if its client has gone. */
 void server_answer(struct server *s, uint64_t ticket, int status, const struct buf *body);
-/* The same for all that wait for an answer to this path. */
-void server_answer_all(struct server *s, const char *path, int status, const struct buf *body);
 
 size_t server_streams(const struct server *s);                 /* how many there are */
 void server_push(struct server *s, const struct buf *message); /* to each of them. Not from inside a handler. */

@@ -19,6 +19,7 @@
 static struct control *control;
 static struct sockaddr_un control_at = { .sun_family = AF_UNIX }, admin_at = { .sun_family = AF_UNIX };
 static uint8_t how;
+static uint64_t waits; /* the ticket of the last request that was not answered at once */
 
 static void on_request(void *arg, const struct control_request *r, struct buf *reply)
 {
@@ -31,6 +32,8 @@ static void on_request(void *arg, const struct control_request *r, struct buf *r
 		control_refuse(reply, "no %s for %s", r->command, r->election);
 	else if (how & 4)
 		control_answer(control, r->ticket, &(struct buf){ .data = "{}", .len = 2 });
+	else
+		waits = r->ticket;
 }
 
 static void no_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
@@ -105,7 +108,7 @@ static void talk(struct ev_loop *loop, struct input in, bool json_alone)
 		ev_run(loop, EVRUN_NOWAIT);
 	}
 	if (how & 8 && json_alone)
-		control_finish(control, "release", how & 16 ? "no" : NULL);
+		control_answer(control, waits, &(struct buf){ .data = "{}", .len = 2 });
 	ev_run(loop, EVRUN_NOWAIT);
 	heard(fd, json_alone);
 	if (how & 32)

@@ -82,6 +82,8 @@ static uint32_t group_of(const struct script *s, uint32_t ident)
 /* ---- the world ---- */
 
 enum proc_phase { PROC_LOADING, PROC_LOADED, PROC_STARTING, PROC_READY };
+enum { ASKED_BEFORE = 1, ASKED_SINCE = 2 };
+
 enum task { TASK_NONE, TASK_LEADS, TASK_DRAINS, TASK_STOPS, TASK_CLEANS };
 enum next_task { NEXT_TASK_NONE, NEXT_TASK_RUNS, NEXT_TASK_TAKEN, NEXT_TASK_ENDS };
 
@@ -119,7 +121,8 @@ struct world {
 	struct proc proc[SETS_MAX];
 	uint8_t timer[SETS_MAX];               /* enum life_timer */
 	uint8_t file, loaded_file, version[2]; /* indices of scripts; NO_VERSION: nothing is kept of one */
-	uint8_t waiting, begun, failed;     /* a request is not answered; a load began since; the first load failed */
+	uint8_t waiting; /* requests that are not answered: ASKED_BEFORE the last load began, ASKED_SINCE */
+	uint8_t failed;  /* the first load */
 	uint8_t paused_all, paused[IDENTS]; /* by the letter of the name, from a */
 	uint8_t debt[IDENTS];               /* a term began, and its on_stopped has not run */
 	uint8_t tried;                      /* the sets of which a worker was spawned since the last load began */
@@ -630,13 +633,16 @@ static void do_answer(struct world *w, const struct life_action *a)
 {
 	const struct life *l = &w->life;
 
-	must(w, w->waiting, "a reload is answered that nobody waits for");
-	w->waiting = 0;
+	if (a->cause == LIFE_SHUTDOWN) {
+		must(w, w->waiting && l->ending, "a reload is refused that nobody waits for, or that could be tried");
+		w->waiting = 0;
+		return;
+	}
+	must(w, w->waiting & ASKED_BEFORE, "a reload is answered that nobody waits for, or that was not tried");
+	w->waiting &= ASKED_SINCE;
 	if (a->good)
-		must(w, w->begun && l->in_force && w->version[l->side] == w->loaded_file,
+		must(w, l->in_force && w->version[l->side] == w->loaded_file,
 		     "a reload is said to be good, and what was asked for is not in force");
-	else
-		must(w, w->begun || l->ending, "a reload is said to be bad that was never tried");
 }
 
 static void do_forget(struct world *w, uint32_t c)
@@ -668,7 +674,8 @@ static void do_load(struct world *w)
 
 	must(w, w->version[side] == NO_VERSION, "a version is loaded in the place of one that is not freed");
 	w->version[side] = w->loaded_file = w->file;
-	w->begun = 1;
+	if (w->waiting)
+		w->waiting = ASKED_BEFORE;
 	w->tried = 0;
 }
 
@@ -1120,8 +1127,7 @@ static void order(struct world *w, struct happened h)
 	switch ((int)h.what) {
 	case HAPPENS_RELOAD:
 		w->file = h.arg;
-		w->waiting = 1;
-		w->begun = 0;
+		w->waiting |= ASKED_SINCE;
 		tell_life(w, (struct life_event){ .kind = LIFE_EV_RELOAD });
 		return;
 	case HAPPENS_PAUSE:
@@ -1394,7 +1400,6 @@ static void pack_world(struct packed *p, struct world *w)
 	PACK(p, w->version[0]);
 	PACK(p, w->version[1]);
 	PACK(p, w->waiting);
-	PACK(p, w->begun);
 	w->tried = p->load || w->life.phase != LIFE_SETTLED ? w->tried : 0;
 	PACK(p, w->tried);
 	PACK(p, w->failed);

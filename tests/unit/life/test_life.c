@@ -249,14 +249,13 @@ static void test_requests(void)
 	it(LIFE_EV_RELOAD, 0);
 	next_version(the_same, 2);
 	loaded(1, 0);
-	ok(!did(LIFE_DO_ANSWER),
-	   "who asks while a version is loaded waits for a later one, and all are answered after that");
+	ok(answered(true, LIFE_FINE), "who asks for a reload is answered when its version is in force");
 	it(LIFE_EV_STARTED, 1);
 	ok(!did(LIFE_DO_LOAD), "that one is not loaded before the old worker is gone");
 	dies(0);
 	ok(did(LIFE_DO_LOAD) && did(LIFE_DO_LOAD)->side == 0, "but then");
 	loaded(0, 0);
-	ok(answered(true, LIFE_FINE), "and then there is one answer");
+	ok(answered(true, LIFE_FINE), "and then who has asked while the first one was loaded is answered, too");
 	asked();
 	order(LIFE_EV_END, LIFE_NONE);
 	ok(answered(false, LIFE_SHUTDOWN) && did_of_set(LIFE_DO_KILL, 1),
