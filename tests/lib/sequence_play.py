@@ -113,6 +113,7 @@ class Life:
         self.stays = False  # a worker is stopped for good
         self.asked_to_end = 0
         self.hup: float | None = None
+        self.went_on = 0.0  # after a stop
         self.kills = 0  # of its guards and workers
         self.versions = {elector.script.version}  # that may run here, or may have
         self.in_force: set[int] = {elector.script.version}
@@ -206,6 +207,7 @@ class Life:
                 pass
             os.close(fd)
         self.stopped = []
+        self.went_on = now()
 
     def ask(self, *words: str) -> Request:
         """By an operator, who is obeyed until he says otherwise."""
@@ -233,7 +235,9 @@ class Life:
         for r in self.requests:
             if not r.answered:
                 r.versions.add(version)
-        if self.hup is not None and now() < self.hup + 2 * self.world.start_s:
+        if self.hup is not None and (
+            self.stopped or now() < max(self.hup, self.went_on) + 2 * self.world.start_s
+        ):  # one that is stopped hears of it when it goes on
             self.versions.add(version)
             self.in_force.add(version)
 
