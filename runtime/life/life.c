@@ -201,7 +201,7 @@ static struct life_candidate make_fresh(const struct life *l, const struct life_
 {
 	struct life_candidate c = { .side = side, .fresh = true };
 
-	c.paused = e->heir == LIFE_NONE ? l->paused : l->candidate[e->heir].paused;
+	c.paused = e->earlier == LIFE_NONE ? l->paused : l->candidate[e->earlier].paused;
 	return c;
 }
 

@@ -24,7 +24,7 @@
  * of the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead (also
  * to one that never starts, once a later version is asked for, which is loaded in the place of the old one). A
  * candidate whose election is not in the new version ends for good, and its hooks are the old version's. A new election
- * campaigns when all of those have let go.
+ * campaigns when all of those have released their locks.
  *
  * What is kept in every state: a worker is told of the elections of its own version alone, by their names; each wait
  * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered once;
@@ -108,9 +108,9 @@ struct life {
 
 /* An election of a version that is to come into force. */
 struct life_election {
-	uint32_t group; /* 0: it shares a worker; else the how many-th isolated one it is, from 1 */
-	uint32_t keeps; /* the candidate that goes on as this one; LIFE_NONE: none, it is fresh */
-	uint32_t heir;  /* fresh: the candidate that had its name, whose orders hold for it; LIFE_NONE: none had */
+	uint32_t group;   /* 0: it shares a worker; else the how many-th isolated one it is, from 1 */
+	uint32_t keeps;   /* the candidate that goes on as this one; LIFE_NONE: none, it is fresh */
+	uint32_t earlier; /* fresh: the candidate that had its name, whose orders hold for it; LIFE_NONE: none had */
 };
 
 enum life_event_kind {
@@ -212,7 +212,7 @@ bool life_has(const struct life *l, uint32_t set, uint32_t candidate);
 enum life_bar {
 	LIFE_MAY_CAMPAIGN,
 	LIFE_BAR_PAUSED,
-	LIFE_BAR_OTHERS, /* it is fresh, and others have not let go yet */
+	LIFE_BAR_OTHERS, /* it is fresh, and others have not released their locks yet */
 	LIFE_BAR_WORKER, /* there is no worker that is ready */
 };
 enum life_bar life_bar(const struct life *l, uint32_t candidate);

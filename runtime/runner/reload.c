@@ -26,7 +26,7 @@ static bool same_name(const struct candidate *p, const struct election_settings 
 static bool is_taken(const struct reload *l, uint32_t before, uint32_t candidate)
 {
 	for (uint32_t i = 0; i < before; i++)
-		if (l->elections[i].keeps == candidate || l->elections[i].heir == candidate)
+		if (l->elections[i].keeps == candidate || l->elections[i].earlier == candidate)
 			return true;
 	return false;
 }
@@ -49,11 +49,11 @@ static uint32_t find_candidate(const struct reload *l, uint32_t election, const 
 /* ---- examining it ---- */
 
 /* An operator's order that this machine is not to lead for some time is about the election, not about its lock. */
-static void pass_order_on(struct run *r, struct candidate *p, uint32_t heir)
+static void pass_order_on(struct run *r, struct candidate *p, uint32_t earlier)
 {
 	struct instant now = clock_now();
 
-	p->out_until = heir == LIFE_NONE ? r->out_until : r->candidates[heir]->out_until;
+	p->out_until = earlier == LIFE_NONE ? r->out_until : r->candidates[earlier]->out_until;
 	if (r->out_for_lease && !r->loads)
 		p->out_until = instant_add(now, p->times.lease);
 	if (!instant_passed(p->out_until, now))
@@ -66,10 +66,10 @@ static int reload_begin_election(struct reload *l, uint32_t i, const char *lock,
 	struct candidate *p = candidate_new(l->r, &l->version->settings[i]);
 
 	l->made[i] = p;
-	e->heir = find_candidate(l, i, NULL);
+	e->earlier = find_candidate(l, i, NULL);
 	if (candidate_open(p, lock, l->version->count > 1, err) < 0)
 		return -1;
-	pass_order_on(l->r, p, e->heir);
+	pass_order_on(l->r, p, e->earlier);
 	return 0;
 }
 
@@ -127,7 +127,7 @@ static int reload_examine(struct reload *l, struct err *err)
 	if (!r->fallback)
 		return -1;
 	for (uint32_t i = 0; i < l->version->count; i++)
-		l->elections[i] = (struct life_election){ .keeps = LIFE_NONE, .heir = LIFE_NONE };
+		l->elections[i] = (struct life_election){ .keeps = LIFE_NONE, .earlier = LIFE_NONE };
 	for (uint32_t i = 0; i < l->version->count; i++)
 		if (reload_election(l, i, err) < 0)
 			return -1;
@@ -157,7 +157,7 @@ static void reload_say(const struct run *r, uint32_t begin, uint32_t leave)
 	if (r->loads > 1 && (begin || leave))
 		log_event(
 			LOG_INFO, NULL, "moving",
-			"the script's elections have changed: %u end and let go, %u begin after that, the others go on",
+			"the script's elections have changed: %u end and release their locks, %u begin after that, the others go on",
 			leave, begin);
 }
 

@@ -44,7 +44,7 @@ static const char *bar_text(enum life_bar bar)
 	case LIFE_BAR_PAUSED:
 		return "by an operator";
 	case LIFE_BAR_OTHERS:
-		return "the elections that it takes the place of have not let go yet";
+		return "the elections that it takes the place of have not released their locks yet";
 	case LIFE_BAR_WORKER:
 		return "there is no worker";
 	}

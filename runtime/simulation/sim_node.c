@@ -294,7 +294,7 @@ static void node_open(struct sim_node *n)
 
 	n->opened = true;
 	for (uint32_t i = 0; i < count; i++) {
-		elections[i] = (struct life_election){ .keeps = LIFE_NONE, .heir = LIFE_NONE };
+		elections[i] = (struct life_election){ .keeps = LIFE_NONE, .earlier = LIFE_NONE };
 		if (!n->sim->failed && sim_candidate_open(n->candidates[i], &err) < 0)
 			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
 	}

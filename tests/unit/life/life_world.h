@@ -553,12 +553,13 @@ static uint32_t elections_of(const struct world *w, struct life_election *out)
 	const struct script *s = &scripts[w->version[life_loading_side(&w->life)]];
 
 	for (uint32_t i = 0; i < s->count; i++) {
-		out[i] = (struct life_election){ .group = script_group(s, i), .keeps = LIFE_NONE, .heir = LIFE_NONE };
+		out[i] =
+			(struct life_election){ .group = script_group(s, i), .keeps = LIFE_NONE, .earlier = LIFE_NONE };
 		for (uint32_t c = 0; c < w->cand_count; c++) {
 			if (w->cand[c].ident == s->ident[i])
 				out[i].keeps = c;
 			else if (idents[w->cand[c].ident].name == idents[s->ident[i]].name)
-				out[i].heir = c;
+				out[i].earlier = c;
 		}
 	}
 	return s->count;
@@ -1282,7 +1283,7 @@ static void world_print(const struct world *w)
 		printf("# %s: side %u%s%s%s elector %u term %u%s next %u\n", idents[w->cand[c].ident].text,
 		       l->candidate[c].side, l->candidate[c].leaves ? " leaves" : "",
 		       l->candidate[c].fresh ? " fresh" : "", l->candidate[c].paused ? " paused" : "",
-		       w->cand[c].elector, w->cand[c].hooks.state, w->cand[c].hooks.let_go ? " let go" : "",
+		       w->cand[c].elector, w->cand[c].hooks.state, w->cand[c].hooks.let_go ? " released" : "",
 		       w->cand[c].next.state);
 }
 

@@ -102,17 +102,17 @@ static bool answered(bool good, enum life_cause cause)
 
 /* ---- beginnings ---- */
 
-static const struct life_election two[] = { { .group = 0, .keeps = LIFE_NONE, .heir = LIFE_NONE },
-	                                    { .group = 0, .keeps = LIFE_NONE, .heir = LIFE_NONE } };
-static const struct life_election the_same[] = { { .group = 0, .keeps = 0, .heir = LIFE_NONE },
-	                                         { .group = 0, .keeps = 1, .heir = LIFE_NONE } };
-static const struct life_election swapped[] = { { .group = 0, .keeps = 1, .heir = LIFE_NONE },
-	                                        { .group = 0, .keeps = 0, .heir = LIFE_NONE } };
+static const struct life_election two[] = { { .group = 0, .keeps = LIFE_NONE, .earlier = LIFE_NONE },
+	                                    { .group = 0, .keeps = LIFE_NONE, .earlier = LIFE_NONE } };
+static const struct life_election the_same[] = { { .group = 0, .keeps = 0, .earlier = LIFE_NONE },
+	                                         { .group = 0, .keeps = 1, .earlier = LIFE_NONE } };
+static const struct life_election swapped[] = { { .group = 0, .keeps = 1, .earlier = LIFE_NONE },
+	                                        { .group = 0, .keeps = 0, .earlier = LIFE_NONE } };
 /* The second one has another lock. */
-static const struct life_election moved[] = { { .group = 0, .keeps = 0, .heir = LIFE_NONE },
-	                                      { .group = 0, .keeps = LIFE_NONE, .heir = 1 } };
-static const struct life_election isolated[] = { { .group = 1, .keeps = 0, .heir = LIFE_NONE },
-	                                         { .group = 2, .keeps = 1, .heir = LIFE_NONE } };
+static const struct life_election moved[] = { { .group = 0, .keeps = 0, .earlier = LIFE_NONE },
+	                                      { .group = 0, .keeps = LIFE_NONE, .earlier = 1 } };
+static const struct life_election isolated[] = { { .group = 1, .keeps = 0, .earlier = LIFE_NONE },
+	                                         { .group = 2, .keeps = 1, .earlier = LIFE_NONE } };
 
 static void next_version(const struct life_election *e, uint32_t count)
 {
@@ -276,7 +276,7 @@ static void test_names(void)
 	ok(!life_has(&l, 1, 2) && life_has(&l, 0, 2), "and only the old worker is told of it");
 	it(LIFE_EV_STARTED, 1);
 	ok(life_bar(&l, 1) == LIFE_BAR_OTHERS && life_bar(&l, 0) == LIFE_MAY_CAMPAIGN,
-	   "a new election does not campaign before those that leave have let go; the others go on");
+	   "a new election does not campaign before those that leave have released their locks; the others go on");
 	term(2, LIFE_FINISHED);
 	ok(did(LIFE_DO_FORGET) && l.candidate_count == 2 && life_bar(&l, 1) == LIFE_MAY_CAMPAIGN &&
 	           did_of_set(LIFE_DO_QUIT, 0),
