@@ -444,7 +444,7 @@ static void tell_leading(struct buf *out, const struct standing *e)
 static bool matters(const struct standing *e, size_t i)
 {
 	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused || reasons[i].add == reason_worker;
+	       reasons[i].add == reason_paused || reasons[i].add == reason_silent;
 }
 
 static void tell_next(struct buf *out, const struct standing *e)

@@ -299,8 +299,16 @@ struct guard_fork program_fork(struct program *p, guard_worker *worker)
 	return (struct guard_fork){ .worker = worker, .let_go = program_let_go, .arg = p };
 }
 
+/* A second SIGTERM that comes now would end a program that has ended well by its default action. */
+static void hold_last_signals(const struct program *p)
+{
+	for (int i = 0; i < p->signal_count; i++)
+		program_hold_signals((const int[]){ p->signals[i].signum, 0 });
+}
+
 void program_fini(struct program *p)
 {
+	hold_last_signals(p);
 	for (int i = 0; i < p->signal_count; i++)
 		ev_signal_stop(p->loop, &p->signals[i]);
 	ev_timer_stop(p->loop, &p->watchdog);

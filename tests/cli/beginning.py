@@ -134,6 +134,20 @@ def test_many() -> None:
     same(ends, {0}, f"SIGHUP, SIGUSR1 and SIGTERM, {OFTEN} times: all are heard")
 
 
+def test_last() -> None:
+    """Nor does one end it by its default action at its end"""
+    ends = set()
+    for _ in range(OFTEN):
+        p = subprocess.Popen(command("run", f"{TMP}/many"), **DO)
+        wait_for(lambda p=p: held(p.pid))  # type: ignore[misc]
+        for _ in range(1000):
+            if p.poll() is not None:
+                break
+            p.send_signal(signal.SIGTERM)
+        ends.add(ended(p))
+    ok(ends <= {0, 143}, f"SIGTERM until it has gone, {OFTEN} times: it ends with 0, or is told twice", ends)
+
+
 def held(pid: int) -> bool:
     """Whether its default of SIGHUP is gone: it blocks it, or has a handler."""
     with open(f"/proc/{pid}/status") as f:
@@ -225,4 +239,4 @@ def test_told() -> None:
     same(r.returncode, 1, "status reads a lock as ever")
 
 
-run([test_end, test_go_on, test_passed_on, test_many, test_inherited, test_others, test_refused, test_told])
+run([test_end, test_go_on, test_passed_on, test_many, test_last, test_inherited, test_others, test_refused, test_told])

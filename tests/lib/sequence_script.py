@@ -27,10 +27,10 @@ local stat <close> = assert(io.open("/proc/self/stat"))
 local PID = stat:read("n")
 local function say(hook, name, want, term)
   local up <close> = assert(io.open("/proc/uptime"))
-  local f = assert(io.open(WITNESS, "a"))
+  local f <close> = assert(io.open(WITNESS, "a"))
+  f:setvbuf "no" -- a task may be ended between write and close: its line must not come later
   local line = "%%s %%s %%d %%s %%s %%s %%d %%d %%.2f\\n"
   f:write(line:format(hook, term.identity, VERSION, name, want, term.lock, term.token, PID, up:read("n")))
-  f:close()
 end
 local BEGAN = time.monotonic()
 local function once(what)
