@@ -209,12 +209,12 @@ static void run_spawn(struct run *r, const struct life_action *a)
 {
 	struct err err;
 
-	if (worker_set_spawn(r->worker_sets[a->set], r->fork, &err) < 0) {
+	if (worker_set_spawn(r->worker_sets[a->set], r->forks ? &r->fork : NULL, &err) < 0) {
 		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 		snprintf(r->wrong, sizeof r->wrong, "%s", err.text);
 		run_tell(r, &(struct life_event){ .kind = LIFE_EV_NOT_SPAWNED, .set = a->set });
 	}
-	r->fork = NULL;
+	r->forks = false;
 }
 
 static nsec run_duration(const struct run *r, const struct life_action *a)
@@ -432,8 +432,8 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 	ev_timer_init(&r->last, run_on_last, 0., 0.);
 	r->soon.data = r;
 	r->failed_status = EXIT_FAILED_SCRIPT;
-	const struct guard_fork fork = program_fork(&r->program, worker);
-	r->fork = &fork;
+	r->fork = program_fork(&r->program, worker);
+	r->forks = true;
 	run_make_room(r, 0);
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BEGIN });
 	ev_invoke_pending(r->program.loop); /* the worker loads its script meanwhile */

@@ -45,10 +45,11 @@ struct run { /* its parts read it; run.c and reload.c change it */
 		uint64_t ticket; /* 0: none */
 		bool loading;    /* it came before the version that is loaded now, or was last */
 	} requests[RUN_REQUESTS];
-	char wrong[1000];              /* why the last version that was loaded did not come into force */
-	const struct guard_fork *fork; /* for the first worker; NULL: it has begun */
-	ev_timer soon;                 /* never started: it is fed to the loop, and carries out what life.h says */
-	ev_timer last;                 /* after a kill: the program ends, whatever still runs */
+	char wrong[1000];       /* why the last version that was loaded did not come into force */
+	struct guard_fork fork; /* for the first worker, */
+	bool forks;             /*     which has not begun */
+	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
+	ev_timer last;          /* after a kill: the program ends, whatever still runs */
 };
 
 /* Those that it watches, for program_hold_signals. */

@@ -243,6 +243,7 @@ def another_identity() -> None:
     c = p.start()
     c.wait("print", "leading one")
     rival = p.rival()
+    rival.wait("comes_next")  # so the lock is released for it
     p.put("two", keys="identity = 'second',")
     c.kill(signal.SIGHUP)
     ok(
