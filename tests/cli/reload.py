@@ -243,7 +243,7 @@ def another_identity() -> None:
     c = p.start()
     c.wait("print", "leading one")
     rival = p.rival()
-    rival.wait("comes_next")  # so the lock is released for it
+    c.wait("next_known")  # so the lock is released for the rival
     p.put("two", keys="identity = 'second',")
     c.kill(signal.SIGHUP)
     ok(

@@ -107,6 +107,8 @@ def _rests(w: Any, seen: list[Act], lives: dict[str, Any]) -> None:
     for a in (a for a in seen if a.hook == "leading"):
         for rest in lives[a.identity].rests:
             late = 1.0 if w.hurt or w.sequence.lock == "etcd" else 0.03 + w.stalls.within(rest.since, a.at)
+            if w.scripts[a.version].has("busy"):
+                late += 1.0  # its term has begun, and on_leading waits for what its worker does
             of_it = rest.names is None or a.name in rest.names
             if of_it and rest.since + late < a.at < rest.until - TICK_S and before.get(a.lock) != a.identity:
                 after = f"{a.at - rest.since:.2f} s after it was paused, or resigned"

@@ -226,7 +226,9 @@ class Life:
                 else:
                     self.in_force = set(r.versions)
             elif r.words[0] == "pause" and good:
-                self.rests.append(Rest(now(), float("inf"), None))
+                # Its answer may be read when the next order has been given.
+                resumed = [o.asked for o in self.requests if o.words[0] == "resume" and o.asked >= r.asked]
+                self.rests.append(Rest(now(), min(resumed, default=float("inf")), None))
             elif r.words[0] == "resign" and r.words[1:]:
                 self.rests.append(Rest(now(), r.asked + DURATIONS_S[r.words[1]] - 0.1, r.names))
 
