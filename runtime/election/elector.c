@@ -332,7 +332,7 @@ static void elector_on_timer(struct timer *timer)
 /* ---- what the elector's user calls ---- */
 
 /* A record is JSON. What JSON cannot hold would be read back as something else, and not be recognised as ours. */
-static int check_text(const char *what, const char *text, struct err *err)
+int elector_check_text(const char *what, const char *text, struct err *err)
 {
 	struct buf shown = { 0 };
 
@@ -348,8 +348,8 @@ static int check_text(const char *what, const char *text, struct err *err)
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
                             struct err *err)
 {
-	if (lease_times_check(&c->times, err) < 0 || check_text("identity", c->identity, err) < 0 ||
-	    check_text("address", c->address, err) < 0)
+	if (lease_times_check(&c->times, err) < 0 || elector_check_text("identity", c->identity, err) < 0 ||
+	    elector_check_text("address", c->address, err) < 0)
 		return NULL;
 	struct lock *lock = c->opened ? c->opened : lock_open(c->env, c->lock, err);
 	if (!lock)

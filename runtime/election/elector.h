@@ -85,6 +85,9 @@ struct elector_callbacks {
 	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
+/* Whether a text can be written into a record. what: it is called so in *err. text may be NULL. */
+int elector_check_text(const char *what, const char *text, struct err *err);
+
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
                             struct err *err);
 /* why NULL: it campaigns, which it does not from the start: it reads, and leads when the lock is free. Else, what keeps

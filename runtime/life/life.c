@@ -621,6 +621,17 @@ static bool next_of_verdict(struct life *l, struct life_action *a)
 	return act(a, LIFE_DO_ANSWER);
 }
 
+/* on_start is waited for, so that no later version runs it beside that. */
+static bool may_load(const struct life *l)
+{
+	if (!l->in_force || l->phase != LIFE_SETTLED || l->other || l->ending)
+		return false;
+	for (uint32_t i = l->side; i < l->set_count; i += 2)
+		if (l->set[i].worker == WORKER_STARTING)
+			return false;
+	return true;
+}
+
 static bool next_of_program(struct life *l, struct life_action *a)
 {
 	if (next_of_verdict(l, a))
@@ -634,7 +645,7 @@ static bool next_of_program(struct life *l, struct life_action *a)
 		l->other = false;
 		return act(a, LIFE_DO_SETTLED);
 	}
-	if (l->reload_due && l->in_force && l->phase == LIFE_SETTLED && !l->other && !l->ending) {
+	if (l->reload_due && may_load(l)) {
 		load_version(l);
 		l->reload_due = false;
 		l->asked = true;

@@ -5,6 +5,7 @@
 #include "runner/run.h"
 #include "runner/service_order.h"
 #include "runner/worker_set.h"
+#include "service/service_target.h"
 
 #include <stdlib.h>
 
@@ -394,12 +395,24 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 bool candidate_goes_on(const struct candidate *p, const struct election_settings *new, const char *lock)
 {
 	const struct options *o = &p->run->options;
-	uint32_t observer = WIRE_ELECTION_OBSERVER;
+	uint32_t made_with = WIRE_ELECTION_OBSERVER | WIRE_ELECTION_RECLAIM;
 
 	return strcmp(p->settings->name, new->name) == 0 && strcmp(p->lock, lock) == 0 &&
 	       strcmp(options_text(o, OPTION_IDENTITY, p->settings->identity),
 	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->settings->flags & observer) == (new->flags &observer);
+	       (p->settings->flags & made_with) == (new->flags &made_with);
+}
+
+int candidate_check(const struct candidate *p, const struct election_settings *new, struct err *err)
+{
+	const char *address = options_text(&p->run->options, OPTION_ADDRESS, new->address);
+	char host[SERVICE_HOST_SIZE];
+
+	if (elector_check_text("address", address, err) < 0)
+		return err_wrap(err, "%s", new->where);
+	if (p->service && *address && service_host(address, host, err) < 0)
+		return err_wrap(err, "%s", new->where);
+	return 0;
 }
 
 static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)

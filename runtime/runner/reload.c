@@ -14,6 +14,8 @@ struct reload {
 	struct script_version *version;
 	struct life_election *elections;
 	struct candidate **made; /* of each election: NULL if an earlier one goes on */
+	bool *taken;             /* of each candidate: it goes on, or its name does */
+	bool *kept;              /*     it goes on */
 };
 
 /* ---- which of the elections that run goes on as which ---- */
@@ -23,25 +25,21 @@ static bool same_name(const struct candidate *p, const struct election_settings 
 	return strcmp(p->settings->name, e->name) == 0;
 }
 
-static bool is_taken(const struct reload *l, uint32_t before, uint32_t candidate)
-{
-	for (uint32_t i = 0; i < before; i++)
-		if (l->elections[i].keeps == candidate || l->elections[i].earlier == candidate)
-			return true;
-	return false;
-}
-
 /* Of an election with this name, and this lock; lock NULL: with any. Elections without a name are told apart by their
- * locks. LIFE_NONE: none that an earlier election has not taken. */
-static uint32_t find_candidate(const struct reload *l, uint32_t election, const char *lock)
+ * locks. Most often it has the same place as before. LIFE_NONE: none that no other election has taken. */
+static uint32_t take_candidate(const struct reload *l, uint32_t election, const char *lock)
 {
 	const struct election_settings *e = &l->version->settings[election];
+	uint32_t count = l->r->life.candidate_count;
 
-	for (uint32_t i = 0; i < l->r->life.candidate_count; i++) {
-		const struct candidate *p = l->r->candidates[i];
-		bool is = lock ? candidate_goes_on(p, e, lock) : same_name(p, e);
-		if (is && !is_taken(l, election, i))
-			return i;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t at = (election + i) % count;
+		const struct candidate *p = l->r->candidates[at];
+		if (l->taken[at] || !(lock ? candidate_goes_on(p, e, lock) : same_name(p, e)))
+			continue;
+		l->taken[at] = true;
+		l->kept[at] = lock;
+		return at;
 	}
 	return LIFE_NONE;
 }
@@ -60,20 +58,19 @@ static void pass_order_on(struct run *r, struct candidate *p, uint32_t earlier)
 		elector_end(p->elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
 }
 
-static int reload_begin_election(struct reload *l, uint32_t i, const char *lock, struct err *err)
+static char *reload_lock(const struct reload *l, uint32_t i, struct err *err)
 {
-	struct life_election *e = &l->elections[i];
-	struct candidate *p = candidate_new(l->r, &l->version->settings[i]);
+	const struct options *o = &l->r->options;
+	const struct election_settings *s = &l->version->settings[i];
+	char *lock = options_election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
 
-	l->made[i] = p;
-	e->earlier = find_candidate(l, i, NULL);
-	if (candidate_open(p, lock, l->version->count > 1, err) < 0)
-		return -1;
-	pass_order_on(l->r, p, e->earlier);
-	return 0;
+	if (!lock)
+		options_blame_lock(o, s->where, err);
+	return lock;
 }
 
-static int reload_election(struct reload *l, uint32_t i, struct err *err)
+/* First those that go on, so that none of them is taken for the name's sake. */
+static int reload_keep_election(struct reload *l, uint32_t i, struct err *err)
 {
 	const struct options *o = &l->r->options;
 	const struct election_settings *s = &l->version->settings[i];
@@ -82,40 +79,72 @@ static int reload_election(struct reload *l, uint32_t i, struct err *err)
 	struct lease_times times;
 	nsec grace;
 
-	e->group = l->version->group[i];
+	*e = (struct life_election){ .group = l->version->group[i], .keeps = LIFE_NONE, .earlier = LIFE_NONE };
 	if (options_times(o, &s->times, &times, &grace, err) < 0 || options_next(o, &s->next, &next, err) < 0)
 		return err_wrap(err, "%s", s->where);
 	if (grace > l->version->quit_grace)
 		l->version->quit_grace = grace;
-	char *lock = options_election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
+	char *lock = reload_lock(l, i, err);
 	if (!lock)
-		return options_blame_lock(o, s->where, err);
-	e->keeps = find_candidate(l, i, lock);
-	int result = e->keeps == LIFE_NONE ? reload_begin_election(l, i, lock, err) : 0;
+		return -1;
+	e->keeps = take_candidate(l, i, lock);
 	free(lock);
+	return e->keeps == LIFE_NONE ? 0 : candidate_check(l->r->candidates[e->keeps], s, err);
+}
+
+static int reload_begin_election(struct reload *l, uint32_t i, struct err *err)
+{
+	struct life_election *e = &l->elections[i];
+
+	if (e->keeps != LIFE_NONE)
+		return 0;
+	char *lock = reload_lock(l, i, err);
+	if (!lock)
+		return -1;
+	struct candidate *p = l->made[i] = candidate_new(l->r, &l->version->settings[i]);
+	e->earlier = take_candidate(l, i, NULL);
+	int result = candidate_open(p, lock, l->version->count > 1, err);
+	free(lock);
+	if (result == 0)
+		pass_order_on(l->r, p, e->earlier);
 	return result;
 }
 
-static const struct candidate *reload_candidate(const struct reload *l, uint32_t i)
+/* The lock of an election, as its store calls it. */
+struct reload_lock {
+	const char *url; /* borrowed */
+	uint32_t election;
+};
+
+static int by_url(const void *a, const void *b)
 {
-	return l->made[i] ? l->made[i] : l->r->candidates[l->elections[i].keeps];
+	return strcmp(((const struct reload_lock *)a)->url, ((const struct reload_lock *)b)->url);
 }
 
 static int reload_check_locks_differ(const struct reload *l, struct err *err)
 {
-	struct elector_status a, b;
+	uint32_t count = l->version->count;
+	struct reload_lock *locks = mem_zero(sizeof *locks * (count + 1));
+	int result = 0;
 
-	for (uint32_t i = 0; i < l->version->count; i++)
-		for (uint32_t k = 0; k < i; k++) {
-			elector_status(reload_candidate(l, i)->elector, &a);
-			elector_status(reload_candidate(l, k)->elector, &b);
-			if (strcmp(a.lock, b.lock) == 0)
-				return err_set(err, ERR_USAGE,
-				               "%s: the lock %s is listed twice (also by %s): each election needs a "
-				               "lock of its own",
-				               l->version->settings[i].where, a.lock, l->version->settings[k].where);
-		}
-	return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct candidate *p = l->made[i] ? l->made[i] : l->r->candidates[l->elections[i].keeps];
+		struct elector_status st;
+		elector_status(p->elector, &st);
+		locks[i] = (struct reload_lock){ .url = st.lock, .election = i };
+	}
+	qsort(locks, count, sizeof *locks, by_url);
+	for (uint32_t i = 1; i < count && result == 0; i++) {
+		uint32_t a = locks[i - 1].election, b = locks[i].election;
+		if (strcmp(locks[i - 1].url, locks[i].url) == 0)
+			result = err_set(
+				err, ERR_USAGE,
+				"%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
+				l->version->settings[a > b ? a : b].where, locks[i].url,
+				l->version->settings[a > b ? b : a].where);
+	}
+	free(locks);
+	return result;
 }
 
 static int reload_examine(struct reload *l, struct err *err)
@@ -127,9 +156,10 @@ static int reload_examine(struct reload *l, struct err *err)
 	if (!r->fallback)
 		return -1;
 	for (uint32_t i = 0; i < l->version->count; i++)
-		l->elections[i] = (struct life_election){ .keeps = LIFE_NONE, .earlier = LIFE_NONE };
+		if (reload_keep_election(l, i, err) < 0)
+			return -1;
 	for (uint32_t i = 0; i < l->version->count; i++)
-		if (reload_election(l, i, err) < 0)
+		if (reload_begin_election(l, i, err) < 0)
 			return -1;
 	return reload_check_locks_differ(l, err);
 }
@@ -161,14 +191,6 @@ static void reload_say(const struct run *r, uint32_t begin, uint32_t leave)
 			leave, begin);
 }
 
-static bool goes_on(const struct reload *l, uint32_t candidate)
-{
-	for (uint32_t i = 0; i < l->version->count; i++)
-		if (l->elections[i].keeps == candidate)
-			return true;
-	return false;
-}
-
 /* In the order of LIFE_EV_GOOD. */
 static struct candidate **reload_order(const struct reload *l)
 {
@@ -179,7 +201,7 @@ static struct candidate **reload_order(const struct reload *l)
 	for (uint32_t i = 0; i < l->version->count; i++)
 		all[i] = l->made[i] ? l->made[i] : r->candidates[l->elections[i].keeps];
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
-		if (!goes_on(l, i))
+		if (!l->kept[i])
 			all[n++] = r->candidates[i];
 	return all;
 }
@@ -220,6 +242,8 @@ int reload_check(struct run *r, struct err *err)
 
 	l.elections = mem_zero(sizeof *l.elections * (l.version->count + 1));
 	l.made = mem_zero(sizeof *l.made * (l.version->count + 1));
+	l.taken = mem_zero(sizeof *l.taken * (r->life.candidate_count + 1));
+	l.kept = mem_zero(sizeof *l.kept * (r->life.candidate_count + 1));
 	int result = reload_examine(&l, err);
 	if (result == 0)
 		reload_put_into_force(&l);
@@ -227,5 +251,7 @@ int reload_check(struct run *r, struct err *err)
 		candidate_free(l.made[i]);
 	free(l.elections);
 	free(l.made);
+	free(l.taken);
+	free(l.kept);
 	return result;
 }

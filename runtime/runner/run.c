@@ -44,6 +44,15 @@ static void run_refresh(struct run *r)
 		r->life.candidate[i].term = term_supervision_life(&r->candidates[i]->term);
 }
 
+/* An action concerns its candidate alone, so that n of them take n steps. */
+static void run_refresh_after(struct run *r, const struct life_action *a)
+{
+	if (a->what == LIFE_DO_CHECK)
+		run_refresh(r);
+	else if (a->candidate < r->life.candidate_count)
+		r->life.candidate[a->candidate].term = term_supervision_life(&r->candidates[a->candidate]->term);
+}
+
 void run_look(struct run *r)
 {
 	ev_feed_event(r->program.loop, &r->soon, EV_TIMER);
@@ -102,11 +111,14 @@ void run_kill(struct run *r)
 
 void run_reload(struct run *r, uint64_t ticket)
 {
-	for (size_t i = 0; ticket && i < RUN_REQUESTS; i++)
-		if (!r->requests[i].ticket) {
-			r->requests[i] = (struct run_reload_request){ .ticket = ticket };
-			break;
-		}
+	struct run_reload_request *place = r->requests;
+
+	/* The smallest ticket: none, or the oldest client, which must have gone if there is no other place. */
+	for (size_t i = 1; i < RUN_REQUESTS; i++)
+		if (r->requests[i].ticket < place->ticket)
+			place = &r->requests[i];
+	if (ticket)
+		*place = (struct run_reload_request){ .ticket = ticket };
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 }
 
@@ -190,10 +202,17 @@ void run_loaded(struct run *r, struct worker_set *s)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_LOADED, .set = s->number, .groups = groups });
 }
 
+/* Why a version does not come into force is not what a worker of another one has met. */
+static void run_note_wrong(struct run *r, uint32_t set, const char *text)
+{
+	if (r->life.phase != LIFE_SETTLED && (set & 1) == life_loading_side(&r->life))
+		snprintf(r->wrong, sizeof r->wrong, "%s", text);
+}
+
 void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
-	snprintf(r->wrong, sizeof r->wrong, "%s", text);
+	run_note_wrong(r, s->number, text);
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_LOAD_FAILED, .set = s->number });
 }
 
@@ -211,7 +230,7 @@ static void run_spawn(struct run *r, const struct life_action *a)
 
 	if (worker_set_spawn(r->worker_sets[a->set], r->forks ? &r->fork : NULL, &err) < 0) {
 		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
-		snprintf(r->wrong, sizeof r->wrong, "%s", err.text);
+		run_note_wrong(r, a->set, err.text);
 		run_tell(r, &(struct life_event){ .kind = LIFE_EV_NOT_SPAWNED, .set = a->set });
 	}
 	r->forks = false;
@@ -253,9 +272,9 @@ static void run_kill_worker(struct run *r, const struct life_action *a)
 		          "the process that runs the script %s in the time that it has for that, %.3g s after its "
 		          "start: it is killed",
 		          run_silence(a->was), (double)waited / NSEC_PER_SEC);
-		snprintf(r->wrong, sizeof r->wrong, "the process that was to load it %s in time (--start-timeout)",
-		         run_silence(a->was));
 	}
+	if (a->cause == LIFE_SILENT && a->was == WORKER_LOADING && (!r->life.in_force || (a->set & 1) != r->life.side))
+		snprintf(r->wrong, sizeof r->wrong, "it was not loaded in time (--start-timeout)");
 	if (r->life.ending && run_all_finished(r))
 		run_end_at_last(r);
 	worker_set_kill(s);
@@ -313,7 +332,8 @@ static void run_answer_reload(struct run *r, const struct life_action *a)
 		run_answer_requests(r, true, "it is shutting down");
 		return;
 	}
-	sd_notify_send("READY=1");
+	if (r->ready)
+		sd_notify_send("READY=1");
 	if (!a->good)
 		log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
 	snprintf(text, sizeof text, "%s: %s", stays, r->wrong);
@@ -396,8 +416,11 @@ static void run_on_soon(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	for (run_refresh(r); life_next(&r->life, &a); run_refresh(r))
+	run_refresh(r);
+	while (life_next(&r->life, &a)) {
 		run_carry_out(r, &a);
+		run_refresh_after(r, &a);
+	}
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		term_supervision_look(&r->candidates[i]->term);
 }

@@ -98,7 +98,10 @@ static bool worker_set_on_exit(struct worker_set *s, struct wire *w)
 
 	if (!wire_exit_get(w, &m) || m.code > 255)
 		return false;
-	run_end(s->run, (int)m.code, LEASE_SHUTDOWN);
+	if (worker_set_state(s) == WORKER_LOADING && s->run->life.in_force && (s->number & 1) != s->run->life.side)
+		run_load_failed(s->run, s, "the script ends the program while it is loaded (exit)");
+	else
+		run_end(s->run, (int)m.code, LEASE_SHUTDOWN);
 	return true;
 }
 

@@ -478,8 +478,12 @@ static void node_carry_out(struct sim_node *n, const struct life_action *a)
 	case LIFE_DO_FORGET:
 	case LIFE_DO_SETTLED:
 	case LIFE_DO_ANSWER:
+		return; /* nothing is reloaded here */
 	case LIFE_DO_FAIL:
-		return; /* nothing is reloaded here, and what fails has failed the test */
+		if (!n->sim->failed)
+			sim_fail(n->sim, "%s: the script was not loaded: its process %s", n->name,
+			         a->cause == LIFE_SILENT ? "has not loaded it in time" : "was killed while it did");
+		return;
 	}
 }
 

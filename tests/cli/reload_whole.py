@@ -285,7 +285,66 @@ def killed_before_it_is_taken() -> None:
     p.ends(what)
 
 
+def elections_without_a_name() -> None:
+    what = "without names"
+    p = Life()
+    text = "local function at(l) local e = election(l) e.name = nil return e end "
+    p.put("one", text + "return { at 'a', at 'b' }")
+    p.start()
+    ok(p.leads("one", "a") and p.leads("one", "b"), f"{what}: both are led")
+    rivals = [p.rival("a"), p.rival("b")]
+    before = {n: p.record(n)["leaderTransitions"] for n in "ab"}
+    p.put("two", text + "return { at 'c', at 'a', at 'b' }")
+    same(p.ctl("reload")[0], 0, f"{what}: a third one in front of them is taken")
+    ok(all(p.leads("two", n) for n in "abc"), f"{what}: all three are led")
+    ok(
+        before == {n: p.record(n)["leaderTransitions"] for n in "ab"} and not any(r.said("leads") for r in rivals),
+        f"{what}: those that stay, told apart by their locks, keep their leases",
+    )
+    for r in rivals:
+        r.stop()
+    p.ends(what)
+
+
+def on_start_runs_once() -> None:
+    what = "in on_start"
+    p = Life()
+    start = "return { election('a', { on_start = function() note 'on_start' wait 'go' end }) }"
+    p.put("one", start)
+    p.start()
+    ok(wait_for(lambda: p.noted("on_start")), f"{what}: it runs")
+    p.put("two", start)
+    asked = p.begin("reload")
+    p.c.kill(signal.SIGHUP)
+    p.touch("go")
+    same(p.answer(asked)[0], 0, f"{what}: a reload waits for its end, and is answered")
+    ok(p.leads("two"), f"{what}: the new script leads")
+    same(len(p.noted("on_start")), 1, f"{what}: and it has run once")
+    p.ends(what)
+
+
+def exit_while_it_is_loaded() -> None:
+    what = "os.exit while it is loaded"
+    p = Life()
+    p.put("one", ONE)
+    p.start()
+    p.c.event("print", "leading one a")
+    before = p.record()
+    p.put("two", "os.exit(3) " + ONE)
+    refused(p, p.begin("reload"), what, "exit")
+    nothing_has_changed(p, what, [before])
+    p.put("three", "return { election('a', { address = '\\xff' }) }")
+    refused(p, p.begin("reload"), "an address that is no text", "UTF-8")
+    p.put("four", "return { election('a', { reclaim = true }) }")
+    same(p.ctl("reload")[0], 0, f"{what}: a good one is taken")
+    ok(p.leads("four"), f"{what}: and leads")
+    p.ends(what)
+
+
 at_once(
+    elections_without_a_name,
+    on_start_runs_once,
+    exit_while_it_is_loaded,
     one_of_two_loaders_is_killed,
     one_of_two_loaders_is_slow,
     scripts_that_are_not_fit,

@@ -243,6 +243,19 @@ static void test_failed_reload(void)
 	ok(timer_is(1, LIFE_TIMER_QUIT) && timer_is(3, LIFE_TIMER_QUIT), "and the workers that have loaded leave");
 }
 
+static void test_on_start(void)
+{
+	begin();
+	loaded(0, 0);
+	it(LIFE_EV_RELOAD, 0);
+	ok(!did(LIFE_DO_LOAD), "a reload waits for on_start");
+	it(LIFE_EV_STARTED, 0);
+	ok(did(LIFE_DO_LOAD) != NULL, "and begins when that has run");
+	next_version(the_same, 2);
+	loaded(1, 0);
+	ok(did(LIFE_DO_GO) && !did(LIFE_DO_GO)->first, "so the new version does not run it again");
+}
+
 static void test_requests(void)
 {
 	asked();
@@ -442,6 +455,7 @@ int main(void)
 	test_first_load();
 	test_reload();
 	test_failed_reload();
+	test_on_start();
 	test_requests();
 	test_names();
 	test_replacement();
