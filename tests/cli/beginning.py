@@ -176,9 +176,12 @@ def test_inherited() -> None:
     p = subprocess.Popen(command("run", new_lock()), preexec_fn=ignoring, text=True, **DO)
     c = Logged(p, piped(p.stderr))
     c.event("became_leader")
-    with open(f"/proc/{p.pid}/status") as f:
-        blocked = next(int(line.split()[1], 16) for line in f if line.startswith("SigBlk"))
-    same((blocked, c.stop()), (0, 0), "... and is not blocked any more")
+
+    def unblocked() -> bool:
+        with open(f"/proc/{p.pid}/status") as f:
+            return any(line.startswith("SigBlk") and int(line.split()[1], 16) == 0 for line in f)
+
+    same((wait_for(unblocked), c.stop()), (True, 0), "... and is not blocked any more")
 
 
 def test_others() -> None:

@@ -23,7 +23,7 @@ HELD, ANSWER = os.path.join(TMP, "held"), os.path.join(TMP, "answer")
 # While HELD is there a worker does not get beyond loading it.
 SCRIPT = (
     "while true do local f = io.open(%r) if not f then break end f:close() end\n"
-    "return { on_leading = function() sleep(1e6) end, may_lead_timeout = 1, may_lead = function()\n"
+    "return { on_leading = function() sleep(1e6) end, may_lead_timeout = 5, may_lead = function()\n"
     "  local f <close> = io.open(%r)\n"
     "  local a = f and f:read 'a' or 'yes'\n"
     "  if a == 'slow' then sleep(1000) end\n"
@@ -85,7 +85,7 @@ def test_orders(lock: str) -> None:
     lacks(b, "its campaigning is paused", "it is paused: by an operator", "pause", a)
     b.ctl("resume")
     is_well(b, "the pause")
-    b.ctl("resign", "20s")
+    b.ctl("resign", "40s")
     lacks(b, "it does not campaign for some time after its last term", "it sits out until", "sitting out", a)
     is_well(b, "sitting out")
     write(ANSWER, "low disk")
@@ -114,7 +114,7 @@ def test_exec(lock: str) -> None:
     b = candidate(lock, "bob", "--", "sleep", "1000", command="exec")
     b.event("new_leader")
     is_well(b, "exec: its start")
-    b.ctl("resign", "20s")
+    b.ctl("resign", "40s")
     lacks(b, "it does not campaign for some time after its last term", "it sits out until", "exec: sitting out", a)
     is_well(b, "exec: sitting out")
 

@@ -104,7 +104,7 @@ def scripts_that_are_not_fit() -> None:
         nothing_has_changed(p, what, before, "ab")
     what = "not fit"
     p.agrees(what, "ab")
-    p.kill_worker(p.guards()[-1])
+    p.kill_worker(p.guards()[0])
     ok(p.leads("one", count=2), f"{what}: a replacement runs the old script")
     p.put("three", "return { election 'b', election 'a' }")
     same(p.ctl("reload")[0], 0, f"{what}: a script that is fit is taken")

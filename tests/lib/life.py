@@ -12,9 +12,12 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from candidates import FAST, Candidate
+from candidates import Candidate, timing
 from processes import LUNARCH, PATIENCE, alive, children, runs_lock_file, scratch, wait_for
 from tap import ok
+
+# A worker that is held up for a second still runs its on_stopped in time.
+CALM = timing("12s", renew="8s", retry="400ms", stop_grace="2s", kill="750ms", drift="750ms")
 
 # Elections say in which version of the script their hooks ran. hold() holds up the whole worker until there is a file
 # of that name, wait() the task alone. note() appends the worker's pid to the file. first() is true in one of the
@@ -54,7 +57,7 @@ class Life:
             f.write(text if raw else SCRIPT % (self.dir, version, text))
         os.rename(self.script + ".new", self.script)
 
-    def start(self, *words: str, options: Sequence[str] = FAST) -> Candidate:
+    def start(self, *words: str, options: Sequence[str] = CALM) -> Candidate:
         self.c = Candidate(
             "--control", self.control, "--listen", "unix:" + self.listen, *words, self.script, options=options
         )
@@ -129,7 +132,7 @@ class Life:
 
     def guards(self) -> list[int]:
         """One for each worker, the oldest first."""
-        return [p for p in children(self.c.pid) if not runs_lock_file(p)]
+        return [p for p in children(self.c.pid) if alive(p) and not runs_lock_file(p)]
 
     def guard_beside(self, *known: int) -> int:
         """A guard that is none of these, or 0 if there is none in time."""
@@ -139,7 +142,10 @@ class Life:
         return wait_for(lambda: next(iter(children(guard)), 0))
 
     def kill_worker(self, guard: int) -> None:
-        self.c.kill(signal.SIGKILL, self.worker_of(guard))
+        worker = self.worker_of(guard)
+        if not worker:
+            raise RuntimeError(f"guard {guard} has no worker")
+        self.c.kill(signal.SIGKILL, worker)
         wait_for(lambda: not alive(guard))
 
     def leads(self, version: str, name: str = "a", count: int = 1) -> bool:

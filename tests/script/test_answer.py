@@ -51,7 +51,7 @@ def follow(lock: str, *args: str) -> tuple[Candidate, Asked]:
 
 def test_stopped() -> None:
     leader, c = follow("stopped", *LATE, "-e", "return { %s }" % LEADS)
-    wait_for(lambda: c.worker())
+    wait_for(lambda: c.status()["couldLead"])
     pid = c.worker()
     c.kill(signal.SIGSTOP, pid)
     leader.stop()
@@ -76,6 +76,7 @@ def test_stopped() -> None:
 
 def test_stopped_for_long() -> None:
     leader, c = follow("long", *SOON, "-e", "return { %s }" % LEADS)
+    wait_for(lambda: c.status()["couldLead"])
     pid = c.worker()
     c.kill(signal.SIGSTOP, pid)
     leader.stop()
@@ -85,6 +86,7 @@ def test_stopped_for_long() -> None:
     )
     ok(c.wait("stopped_leading", "worker"), "which ends the term")
     ok(c.wait("print", "leading"), "and its replacement leads")
+    c.event("became_leader", count=2)
     same([len(c.all(e)) for e in ("worker_gone", "worker_silent", "became_leader")], [1, 1, 2], "once")
     c.stop()
 
@@ -117,6 +119,7 @@ end, %s }""" % (
     leader.stop()
     ok(c.wait("worker_silent", "it is busy in on_new_leader: it is killed"), "one that is busy for too long is killed")
     ok(c.wait("print", "leading"), "and its replacement, which is not, leads")
+    c.event("became_leader", count=2)
     same([len(c.all(e)) for e in ("worker_gone", "became_leader")], [1, 2], "once")
     c.stop()
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import stop_everyone
+from candidates import FAST, stop_everyone
 from life import Life
 from processes import alive, wait_for
 from tap import at_once, done, ok, same
@@ -30,7 +30,7 @@ def a_load_without_end_later() -> None:
     what = "a later load without end"
     p = Life()
     p.put("one", "while there 'blocked' do end return { election 'a' }")
-    p.start("--start-timeout", "1s")
+    p.start("--start-timeout", "5s")
     p.c.event("print", "leading one a")
     rival = p.rival("a")
     p.touch("blocked")
@@ -103,7 +103,7 @@ def a_worker_that_is_slow_to_quit() -> None:
     p = Life()
     rival = p.rival("a")
     p.put("one", "return { election('a', { on_new_leader = function() note 'busy' hold 'go' print 'goes' end }) }")
-    p.start("--shutdown-grace", "300s")
+    p.start("--shutdown-grace", "300s", options=FAST)
     wait_for(lambda: p.noted("busy"))
     p.put("two", "return { election('a', { on_new_leader = function() print 'knows' end }) }")
     same(p.ctl("reload")[0], 0, f"{what}: the reload is answered")
@@ -121,7 +121,7 @@ def a_slow_drain() -> None:
     what = "a slow drain"
     p = Life()
     p.put("one", "return { slow 'a' }")
-    p.start("--shutdown-grace", "300s")
+    p.start("--shutdown-grace", "300s", options=FAST)
     p.c.event("print", "leading one a")
     rival = p.rival("a")
     p.put("two", ONE)

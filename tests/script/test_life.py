@@ -84,7 +84,7 @@ def a_worker_killed_while_its_elections_go() -> None:
     what = "killed while its elections go"
     p = Life()
     p.put("one", "return { slow 'a', slow 'b' }")
-    p.start()
+    p.start("--shutdown-grace", "300s")
     p.c.event("print", "leading one a")
     p.c.event("print", "leading one b")
     old = p.guards()[0]
@@ -105,7 +105,7 @@ def a_worker_killed_while_its_elections_go() -> None:
 def reload_in_its_drain(p: Life) -> tuple[int, int]:
     """The guards of the old and the new worker, while the old one drains."""
     p.put("one", SLOW)
-    p.start()
+    p.start("--shutdown-grace", "300s")
     p.c.event("print", "leading one a")
     old = p.guards()[0]
     p.put("two", ONE)
@@ -176,7 +176,7 @@ def the_hangup_of_a_whole_unit() -> None:
     guard = p.guards()[0]
     for pid in (p.c.pid, p.worker_of(guard), guard):
         p.c.kill(signal.SIGHUP, pid)
-    ok(wait_for(lambda: len(p.terms("leading")) == 2), f"{what}: it leads again, by the old script or the new one")
+    ok(wait_for(lambda: len(p.terms("leading")) >= 2), f"{what}: it leads again, by the old script or the new one")
     p.agrees(what)
     same(p.c.stop(), 0, f"{what}: it ends with 0")
 
@@ -185,7 +185,7 @@ def a_worker_killed_in_its_drain() -> None:
     what = "killed in its drain"
     p = Life()
     p.put("one", "return { slow('a', { on_stopped = false }) }")
-    p.start()
+    p.start("--shutdown-grace", "300s")
     p.c.event("print", "leading one a")
     old = p.guards()[0]
     p.put("two", "return { election('a', { on_stopped = false }) }")
@@ -219,7 +219,7 @@ def elections_change_after_a_death() -> None:
     what = "elections change after a death"
     p = Life()
     p.put("one", "return { slow('a', { on_stopped = false }) }")
-    p.start()
+    p.start("--shutdown-grace", "300s")
     p.c.event("print", "leading one a")
     p.kill_worker(p.guards()[0])
     p.c.event("print", "leading one a", count=2)
@@ -273,9 +273,7 @@ def replaced_while_the_old_one_drains() -> None:
     p.touch("drained")
     ok(p.leads("two"), f"{what}: the new script leads after it")
     same(len(p.c.all("worker_gone")), 1, f"{what}: in the replacement")
-    same(
-        [w[:2] for w in p.terms("stopped")], [["stopped", "one"]], f"{what}: on_stopped has run for the old term alone"
-    )
+    same({w[1] for w in p.terms("stopped")}, {"one"}, f"{what}: on_stopped has run for the old script's terms alone")
     p.agrees(what)
     p.ends(what)
 
