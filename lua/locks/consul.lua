@@ -306,6 +306,7 @@ end
 local function follow(store, key, changed)
 	local seen, index, pause, failed
 	while true do
+		local asked = time.monotonic()
 		local now, newest, why = look(store, key, index)
 		if not now and (failed or not seen) then
 			return nil, why
@@ -315,8 +316,9 @@ local function follow(store, key, changed)
 			if now ~= seen then
 				changed()
 				pause = 0.05
-			elseif index and newest ~= index then
-				lunarch.sleep(pause) -- of an absent key Consul answers when any key changes
+			elseif time.monotonic() - asked < CALM then
+				-- Of an absent key Consul answers when any key changes; what stands between may answer from a cache, or with no index.
+				lunarch.sleep(pause)
 				pause = math.min(CALM, pause * 2)
 			end
 			seen, failed = now, false

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -178,6 +179,28 @@ def going_back() -> None:
     same([q for _, _, q, _ in fake.asked if q.get("index") == ["0"]], [], "index: no query names the index 0")
     d.end()
     fake.close()
+
+
+def at_once_the_same() -> None:
+    """What stands in between answers from a cache: nothing new, at once, for ever."""
+    for index, what in (("50", "the same index"), ("0", "an index of 0"), ("", "none")):
+        asked: list[float] = []
+
+        def answer(_query: Any, _body: Any, index: str = index, asked: list[float] = asked) -> Any:
+            asked.append(time.monotonic())
+            return 200, {"X-Consul-Index": index} if index else {}, entry(record("a", write="7" * 32), 50)
+
+        fake = Fake({("GET", "/v1/kv/k"): answer})
+        d = opened(fake.url())
+        d.read()
+        ok(
+            wait_for(lambda: d.do("watch")["watching"]) and wait_for(lambda: len(asked) > 12),
+            f"answers at once: {what}, and the watch goes on",
+        )
+        took = asked[11] - asked[1]
+        ok(took > 2, f"answers at once: {what}, and ten queries take {took:.1f} s")
+        d.end()
+        fake.close()
 
 
 def several(_: Any = None) -> None:
@@ -499,6 +522,6 @@ if not os.path.exists(Server.program()):
     sys.exit()
 conformance()
 if not sys.argv[1:]:
-    at_once(answers, going_back, wrong_urls, several, rights, documented, datacenter, many_keys)
+    at_once(answers, going_back, at_once_the_same, wrong_urls, several, rights, documented, datacenter, many_keys)
     at_once(tls, leader_stops, restored, limited, no_room, peer)
 done()
