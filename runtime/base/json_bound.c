@@ -32,7 +32,9 @@ json_t *json_bound_load(const char *text, size_t len, size_t flags, size_t most,
 		return NULL;
 	}
 	json_t *value = json_loadb(text, len, flags, &why);
-	if (!value)
+	if (!value && json_bound_is_gzip(text, len))
+		err_set(err, ERR_INVALID, JSON_GZIP);
+	else if (!value)
 		err_set(err, ERR_INVALID, "no JSON: line %d, column %d", why.line, why.column);
 	return value;
 }

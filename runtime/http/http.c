@@ -202,6 +202,9 @@ void http_ended(struct http_call *c, CURLcode code)
 	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done &&
 	    c->err.code == ERR_NONE) /* libcurl (7.88) says "out of memory" */
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
+	if (code != CURLE_OK && c->err.code == ERR_NONE && strstr(c->why, "wrong version number"))
+		err_set(&c->err, meaning(c, code),
+		        "%s: the server speaks no TLS: name its TLS port, or the URL without TLS", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE) /* an error of our callbacks says more than libcurl's */
 		err_set(&c->err, meaning(c, code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
 	/* libcurl (7.88) calls it a good end where the connection ended in a status line that begins well. */

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/json_bound.h"
 #include "base/mem.h"
 #include "lease/advice.h"
 #include "lease/past.h"
@@ -355,6 +356,8 @@ int record_parse(struct record *r, const char *text, size_t len, struct err *err
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
 	struct record parsed;
 
+	if (!root && json_bound_is_gzip(text, len))
+		return err_set(err, ERR_INVALID, JSON_GZIP);
 	if (!root)
 		return no_json(&why, err);
 	if (check_kind(root, err) < 0) {

@@ -122,7 +122,8 @@ static int tls_result(struct tls *t, int rc, struct err *err)
 	if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) > SSL_AD_REASON_OFFSET)
 		return err_set(err, ERR_DENIED, "the server refused the connection (TLS): %s", openssl_reason());
 	if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
-		return err_set(err, ERR_INVALID, "the server speaks no TLS");
+		return err_set(err, ERR_INVALID,
+		               "the server speaks no TLS: name its TLS port, or the URL for connections without TLS");
 	return err_set(err, ERR_INVALID, "TLS failed: %s", openssl_reason());
 }
 

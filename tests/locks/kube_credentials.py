@@ -521,6 +521,14 @@ def data_keys() -> None:
     plain.edit("lock", holderIdentity="x", leaseDurationSeconds=600)
     look = Look(plain, plain.url(home, "lock", token="s3cret"))
     same((look.status, look.token), (0, None), "T78 over http:// no token is sent")
+    wanting = Api()
+    wanting.rule = lambda h: h.answer(401, {"kind": "Status", "message": "Unauthorized"}) or True
+    look = Look(wanting, wanting.url(home, "lock", token="s3cret"))
+    ok(
+        "not sent" in look.said and "https://" in look.said and "s3cret" not in look.said,
+        f"T78 which a 401 says: {look.said}",
+    )
+    wanting.refuse()
     for server in (api, plain):
         server.refuse()
 

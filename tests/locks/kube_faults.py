@@ -108,8 +108,16 @@ def writes(name: str = "writes", fields: Any = None) -> None:
         w["outcome"] == "unknown" and "webhook" in w["err"]["text"],
         "an answer that shows something else than was sent: unknown, and said",
     )
-    w = o.write(after(lambda h: h.answer(201, h.body)))
-    ok(w["outcome"] == "unknown" and "201" in w["err"]["text"], "T28 a 201 to a PUT is a defect, not a success")
+    for change, what in (
+        ({}, "the one that there was"),
+        ({"uid": "another"}, "had been deleted"),
+        ({"uid": ""}, "is this a Kubernetes API server"),
+    ):
+        w = o.write(after(lambda h, c=change: h.answer(201, {**h.body, "metadata": {**h.body["metadata"], **c}})))
+        ok(
+            w["outcome"] == "unknown" and "201" in w["err"]["text"] and what in w["err"]["text"],
+            f"T28 a 201 to a PUT is a defect, not a success: {w['err']['text']}",
+        )
     for code, outcome in (
         (422, "invalid"),
         (400, "invalid"),

@@ -342,6 +342,12 @@ def tls() -> None:
     with servers.Etcd() as unencrypted:
         p.open(f"etcd://127.0.0.1:{unencrypted.port}/plain")
         same(p.read()["outcome"], "absent", "without TLS, a key that is not there")
+        refused(
+            f"etcds://127.0.0.1:{unencrypted.port}/x",
+            ["failed"],
+            "TLS.*etcd://",
+            "TLS: a port that speaks none is said to, with the URL to write",
+        )
     same((loads(d, "libssl"), loads(p, "libssl")), (True, False), "OpenSSL is loaded for TLS, and only for it")
     for one in (d, e, p):
         one.end()
@@ -354,7 +360,7 @@ def tls() -> None:
         "wrong.test",
         "TLS: another name than the certificate's",
     )
-    refused(f"etcd://{host}/x", ["failed"], host, "TLS: not spoken to a port that wants it")
+    refused(f"etcd://{host}/x", ["failed"], f"{host}.*TLS.*etcds://", "TLS: not spoken to a port that wants it")
     shutil.copy(file("other.pem"), file("replaced.pem"))
     r = Driver()
     r.open(f"etcds://{host}/x?ca={file('replaced.pem')}")

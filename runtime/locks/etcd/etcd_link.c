@@ -200,6 +200,16 @@ static void link_decrypt(struct etcd_link *k, const char *bytes, size_t len)
 		link_flush(&k->link);
 }
 
+/* A server that expects TLS hangs up on who speaks without, and the other way round: etcd says nothing before. */
+static const char *link_hint(const struct etcd_link *k)
+{
+	if (k->secret && !k->tls->ready(k->secret))
+		return " before TLS was agreed upon: if it speaks none, the URL is etcd://";
+	if (!k->secret && k->link.state == LOCK_LINK_GREETING)
+		return " without a word of HTTP/2: if it speaks TLS, the URL is etcds://";
+	return "";
+}
+
 static void link_parse(struct lock_link *link)
 {
 	struct etcd_link *k = link_of(link);
@@ -209,8 +219,8 @@ static void link_parse(struct lock_link *link)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0)
-		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s",
-		               n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "");
+		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s%s",
+		               n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "", link_hint(k));
 	else if (k->secret)
 		link_decrypt(k, piece, (size_t)n);
 	else

@@ -43,6 +43,19 @@ const struct kube_config *kube_api_config(const struct kube_api *a)
 	return &a->config;
 }
 
+void kube_api_unauthorized(const struct kube_api *a, struct err *err)
+{
+	const struct kube_config *c = &a->config;
+
+	if (c->withheld)
+		err_set(err, ERR_DENIED,
+		        "401: the API server wants credentials, and those of %s were not sent, since its server is %s: as kubectl, "
+		        "Lunarch sends none over http://. Write https://",
+		        c->origin, c->server);
+	else
+		err_set(err, ERR_DENIED, "401: the API server does not accept the credentials of %s", c->origin);
+}
+
 struct ev_loop *kube_api_loop(const struct kube_api *a)
 {
 	return a->env->loop;

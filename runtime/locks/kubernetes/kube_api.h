@@ -24,6 +24,9 @@ struct lock_env;
 /* The one for that kubeconfig and context ("" = the default ones), made if need be; it lives as long as the env.
  * NULL with *err. Reads files. */
 struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err);
+/* What a 401 says, for people: which credentials were not accepted, or not sent. */
+void kube_api_unauthorized(const struct kube_api *a, struct err *err);
+
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
 

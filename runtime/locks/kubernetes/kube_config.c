@@ -529,6 +529,7 @@ static char *current_context(const struct files *f, const char *wanted)
 
 static void drop_secrets(struct kube_config *c)
 {
+	c->withheld = c->token || c->token_file || c->user || c->exec.command;
 	kube_wipe(c->token);
 	kube_wipe(c->password);
 	c->token = c->password = NULL;

@@ -29,6 +29,7 @@ struct kube_config {
 	char *server_name, *proxy;
 	char *ca_file, *ca_pem, *cert_file, *cert_pem, *key_file, *key_pem;
 	bool insecure;
+	bool withheld; /* there were credentials, which are not sent over http:// */
 	char *token, *token_file, *user, *password;
 	char *headers[KUBE_HEADERS + 1]; /* impersonation: "Impersonate-User: x"; NULL-terminated */
 	struct kube_exec exec;

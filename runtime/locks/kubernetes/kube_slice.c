@@ -65,7 +65,7 @@ static void slice_fail(struct service_store *s, const struct kube_answer *a, con
 	if (a->err.code != ERR_NONE)
 		err = a->err;
 	else if (a->status == 401)
-		err_set(&err, ERR_DENIED, "401: the API server does not accept the credentials of %s", who);
+		kube_api_unauthorized(s->api, &err);
 	else if (a->status == 403)
 		err_set(&err, ERR_DENIED,
 		        "403: %.300s. Needed: a Role in the namespace %s with the verb \"get\" of services, and \"get\", "

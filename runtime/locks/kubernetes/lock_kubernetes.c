@@ -80,6 +80,14 @@ static enum lock_outcome kube_outcome(const struct kube_lock *l, const struct ku
 }
 
 /* The same for people. */
+static void kube_fail_unauthorized(struct kube_lock *l, enum lock_outcome outcome)
+{
+	struct err err;
+
+	kube_api_unauthorized(l->api, &err);
+	lock_op_fail(&l->op, outcome, err.code, "%s", err.text);
+}
+
 static void kube_fail(struct kube_lock *l, const struct kube_answer *a)
 {
 	const struct kube_resource *k = &kube_resources[l->pair.part[l->at].kind];
@@ -91,7 +99,7 @@ static void kube_fail(struct kube_lock *l, const struct kube_answer *a)
 		lock_op_fail(op, outcome, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
 		             a->status, a->message);
 	else if (a->status == 401)
-		lock_op_fail(op, outcome, ERR_DENIED, "401: the API server does not accept the credentials of %s", who);
+		kube_fail_unauthorized(l, outcome);
 	else if (a->status == 403)
 		lock_op_fail(
 			op, outcome, ERR_DENIED,
@@ -381,6 +389,19 @@ static void kube_on_stored(struct kube_lock *l, const struct kube_answer *a)
 	}
 }
 
+/* A change was answered by "created". No API server does that to a change that names the object's uid. */
+static void kube_fail_made(struct kube_lock *l, const struct kube_answer *a)
+{
+	const char *before = kube_object_uid(l->pair.part[l->at].object), *now = kube_object_uid(a->object);
+
+	lock_op_fail(
+		&l->op, LOCK_UNKNOWN, ERR_INVALID, "a change was answered by 201 (created), expected 200%s",
+		!*now ? ", and without an object: is this a Kubernetes API server?"
+		: strcmp(before, now) == 0
+			? ", although the object is the one that there was: does a proxy change the status?"
+			: ": the object had been deleted, and the API server made it anew although it was told its uid");
+}
+
 static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
 {
 	bool created = l->pair.part[l->at].object == NULL;
@@ -389,9 +410,7 @@ static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
 	if (a->status == 409 || (a->status == 404 && !created))
 		kube_conflict(l, a);
 	else if (a->status == 201 && !created)
-		lock_op_fail(
-			&l->op, LOCK_UNKNOWN, ERR_INVALID,
-			"201: the object had been deleted, and the API server made it anew although it was told its uid");
+		kube_fail_made(l, a);
 	else if (a->status != (created ? 201 : 200))
 		kube_fail(l, a);
 	else if (!kube_stored_ours(l, a, &l->token, &why))

@@ -145,6 +145,7 @@ static void test_errors(void)
 	} cases[] = {
 		{ "", ERR_INVALID, "no JSON" },
 		{ "{\"holderIdentity\":\"a", ERR_INVALID, "no JSON: line 1" },
+		{ "\x1f\x8b\x08 whatever", ERR_INVALID, "gzip" },
 		{ "\x7f"
 		  "ELF\x02\x01",
 		  ERR_INVALID, "no JSON" },
