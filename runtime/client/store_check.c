@@ -6,6 +6,8 @@
 #include "client/store_measure.h"
 #include "client/store_proofs.h"
 #include "lease/nomination.h"
+#include "locks/lock_identity.h"
+#include "locks/lock_url.h"
 
 #include <ev.h>
 #include <signal.h>
@@ -61,6 +63,50 @@ static void store_check_ask_server(struct store_trial *x)
 		                 s->about.warning);
 	else
 		store_trial_find(x, "server", STORE_GOOD, "%s", s->about.server);
+}
+
+/* The name of the store behind one host. false: it does not answer, or has no name. */
+static bool store_check_ask_host(struct store_trial *x, const char *url, char name[LOCK_IDENTITY_SIZE])
+{
+	struct lock_client c = { .env.state_dir = x->client[0].env.state_dir };
+	struct err err;
+
+	if (lock_client_open(&c, x->loop, url, &err) < 0)
+		c.result.err = err;
+	else if (lock_client_read(&c) != LOCK_FAILED)
+		snprintf(name, LOCK_IDENTITY_SIZE, "%s", lock_identity_of(c.lock));
+	if (!*name)
+		store_trial_find(x, "endpoints", STORE_NOTE, "one of them does not say which store it is of: %s",
+		                 c.result.err.text);
+	lock_client_close(&c);
+	return *name;
+}
+
+/* A member that was started anew is a store of its own: who reaches it alone would lead beside the leader. */
+static void store_check_compare_hosts(struct store_trial *x)
+{
+	const char *here = lock_identity_of(x->client[0].lock);
+	char others[600] = "", *url;
+	int same = 0;
+
+	for (int i = 0; *here && (url = lock_url_with_host(x->scratch, i)); i++) {
+		char name[LOCK_IDENTITY_SIZE] = "", *shown = lock_url_redact(url);
+		size_t len = strlen(others);
+		if (store_check_ask_host(x, url, name) && strcmp(name, here) != 0)
+			snprintf(others + len, sizeof others - len, "%s%s is %s", len ? ", " : "", shown, name);
+		else
+			same += *name != '\0';
+		free(shown);
+		free(url);
+	}
+	if (*others)
+		store_trial_find(
+			x, "endpoints", STORE_UNFIT,
+			"they are not of one store, but of %s and others (%s): who reaches only the others elects a leader of their "
+			"own. Take them out of the URL, or make them members again",
+			here, others);
+	else if (same > 1)
+		store_trial_find(x, "endpoints", STORE_GOOD, "%d of them are of one store, %s", same, here);
 }
 
 static void store_check_clean_up(struct store_trial *x)
@@ -127,6 +173,7 @@ static int store_check_own(struct store_trial *x, const char *url, struct err *e
 static void prove_and_measure(struct store_trial *x)
 {
 	store_check_ask_server(x);
+	store_check_compare_hosts(x);
 	if (!store_prove_race(x))
 		return;
 	store_prove_deposed(x);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "client/lock_client.h"
+#include "locks/lock_identity.h"
 #include "client/record_text.h"
 #include "commands/named_lock.h"
 
@@ -75,6 +76,7 @@ static int release_write(struct lock_client *c, const char *reason)
 	mem_replace(&r->address, "");
 	mem_replace(&r->forced, note);
 	r->state = RECORD_RELEASED;
+	lock_identity_sign(c->lock, r);
 	nonce_hex(r->write, sizeof r->write / 2);
 	lock_client_start_write(c, &version, true);
 	enum lock_outcome o = lock_client_wait(c);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "election/reasons.h"
+#include "locks/lock_identity.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -490,6 +491,15 @@ void elector_ready(struct elector *e, bool ready)
 		return;
 	e->readiness.user = ready;
 	elector_look(e);
+}
+
+void elector_accept_store(struct elector *e)
+{
+	if (!lock_identity_accept(e->lock))
+		return;
+	elector_say(e, LOG_WARN, "store_accepted", "the lock is in the store %s from now on",
+	            lock_identity_of(e->lock));
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 }
 
 int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err)

@@ -111,6 +111,8 @@ void elector_configure_next(struct elector *e, const struct elector_next_options
 void elector_configure_user(struct elector *e, const char *address, bool asks);
 /* Whether its user could lead now (a worker is there); true from the start. Part of elector_status.lacks. */
 void elector_ready(struct elector *e, bool ready);
+/* Another store has answered in place of the lock's: from now on it is the lock's. Nothing if none has. */
+void elector_accept_store(struct elector *e);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
 /* For a worker that is new: calls `leader` again, if another candidate leads. Of a term of our own it hears from

@@ -46,6 +46,7 @@ struct elector {
 	struct death_watch death_watch;
 	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for, */
 	uint64_t dead_id;    /*     and of the one whose holder it has proved dead */
+	uint64_t moved_id;   /* the sight of the last record that was written in another store, which was said */
 	const char *ended;   /* why the last term of ours ended, for the record: static text, */
 	uint64_t ended_term; /*     and which that was */
 

@@ -1,9 +1,11 @@
 #include "election/elector_internal.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "election/outcome.h"
 #include "election/reasons.h"
+#include "locks/lock_identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,7 @@ static void watch_holder(struct elector *e)
 
 	if (!e->death_watches)
 		return;
-	if (!other || !proof_possible(e->author.self, &e->seen)) {
+	if (!other || lock_identity_moved(e->lock, &e->seen) || !proof_possible(e->author.self, &e->seen)) {
 		death_watch_forget(&e->death_watch);
 		return;
 	}
@@ -73,6 +75,23 @@ static void remember_token(struct elector *e, const struct lock_result *r, struc
 	s->low_token = token_is_low(e);
 }
 
+/* A copy of another store's record says nothing of who leads there by now. */
+static void note_moved(struct elector *e, struct lease_sight *s)
+{
+	const char *here = lock_identity_of(e->lock);
+
+	s->elsewhere = true;
+	s->id = hash_fnv(s->id, here, strlen(here));
+	if (s->id == e->moved_id)
+		return;
+	e->moved_id = s->id;
+	elector_say(
+		e, LOG_WARN, "other_store",
+		"the record was written in the store %s, and is in %s: that is another one, or was restored from a copy. "
+		"Whoever led may do so still, so nobody is elected before a whole lease has passed",
+		e->seen.store, here);
+}
+
 static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
 	bool is_next = r->outcome == LOCK_OK && nomination_is(r->record);
@@ -85,6 +104,8 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 			elector_say(e, LOG_WARN, "released_by_force", "released by force, %s", r->record->forced);
 		record_copy(&e->seen, r->record);
 		*s = author_sight(&e->author, &e->seen);
+		if (lock_identity_moved(e->lock, &e->seen))
+			note_moved(e, s);
 		remember_token(e, r, s);
 		if (s->mine)
 			saves_seen(&e->saves, &e->seen);
@@ -307,6 +328,7 @@ void elector_write(struct elector *e, const struct lease_actions *a)
 	record_copy(r, &e->seen);
 	bool durable = put_checkpoint(e, r, a->write) || a->write != LEASE_RENEW || a->saves;
 	author_write(&e->author, r, &w);
+	lock_identity_sign(e->lock, r);
 	r->writes = lease_next_count(e->lease);
 	nonce_hex(r->write, sizeof r->write / 2);
 	e->lock->token_floor = e->top_token;

@@ -412,6 +412,8 @@ static void lease_on_read(struct lease *l, const struct lease_event *e, bool cha
 		return;
 	}
 	bool newer = is_new(l, &sight);
+	if (sight.elsewhere)
+		sight.mine = sight.reclaim = sight.other_first = false;
 	if (is_twin(l, &sight)) {
 		sight.mine = false;
 		a->set |= LEASE_DO_TWIN;

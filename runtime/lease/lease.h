@@ -83,6 +83,10 @@ struct lease_sight {
 	/* The record names another candidate, who tries first: it was released for that one, or (held) published that
 	 * it comes next. This one holds back for a moment (lease_hold_back) once it might acquire. */
 	bool other_first;
+	/* It was written in another store than the one that shows it, as after a restore. Whoever it names may have
+	 * been followed by others there, so it is nobody's, and is waited out whatever else it says. In each store that
+	 * shows it it has another id. */
+	bool elsewhere;
 	/* Mine, but its token is not larger than the largest that this process has seen: no term may begin with it. */
 	bool low_token;
 };

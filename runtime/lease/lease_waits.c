@@ -48,6 +48,8 @@ bool lease_holds(const struct lease *l)
 /* How long a standby waits from the first sight of the record until it may acquire. */
 static nsec standby_wait(const struct lease *l)
 {
+	if (l->seen.elsewhere)
+		return l->longest > l->times.lease ? l->longest : l->times.lease;
 	switch (l->seen.kind) {
 	case SIGHT_ABSENT:
 		if (!l->had_record)

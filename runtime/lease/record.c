@@ -67,6 +67,7 @@ static const struct record_field fields[] = {
 	{ "pidNamespace", COUNT, AT(pid_namespace), INT64_MAX },
 	{ "netNamespace", COUNT, AT(net_namespace), INT64_MAX },
 	{ "tree", STRING, AT(tree) },
+	{ "storeId", NAME, AT(store) },
 	{ "checkpoint", VALUE, AT(checkpoint) },
 	{ "next", ADVICE, AT(advice), ADVICE_NEXT },
 	{ "for", ADVICE, AT(advice), ADVICE_FOR },

@@ -52,6 +52,7 @@ struct record {
 	uint64_t pid, pid_start,
 		pid_namespace;  /* of the elector; start in clock ticks since boot (proc(5), field 22) */
 	uint64_t net_namespace; /* not used; kept as it was read */
+	char store[41];         /* in which it was written, by the name that the store gives itself; "": it has none */
 	char *checkpoint;       /* what the script saved: compact JSON, one value; NULL = nothing */
 	struct advice *advice;  /* what the record says of who comes next; NULL = nothing */
 	char *past;             /* the last terms, for people, as past.h prints them; NULL = none */

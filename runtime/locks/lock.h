@@ -14,6 +14,7 @@
 
 struct ev_loop;
 struct lock;
+struct lock_identity;
 struct lock_listing;
 struct offload;
 struct reaper;
@@ -128,6 +129,9 @@ struct lock_ops {
 	 * LOCK_OK, ABSENT (it was gone), CONFLICT, and those of a write. */
 	void (*remove)(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done,
 	               void *arg);
+
+	/* The name that the store gives itself (lock_identity.h). NULL member: it has none. */
+	struct lock_identity *(*identity)(struct lock *l);
 
 	bool key_last; /* the key ends the URL, even if there is a '?' before */
 

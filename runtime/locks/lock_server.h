@@ -5,6 +5,7 @@
 #define LUNARCH_LOCK_SERVER_H
 
 #include "locks/lock_channel.h"
+#include "locks/lock_identity.h"
 #include "locks/lock_link.h"
 
 struct lock_server;
@@ -31,8 +32,9 @@ struct lock_server { /* first member of the backend's struct, zero when make ret
 	struct lock_hub *hub;
 	struct lock_link *notices; /* on which they come */
 	struct lock_board board;
-	ev_timer raise; /* brings the notices back */
-	ev_timer later; /* of lock_server_later */
+	struct lock_identity identity; /* the backend tells it what it hears; of a store without a name nothing */
+	ev_timer raise;                /* brings the notices back */
+	ev_timer later;                /* of lock_server_later */
 	int refusals, users;
 };
 

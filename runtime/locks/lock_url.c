@@ -497,3 +497,23 @@ char *lock_url_print(const struct lock_url *u, const char *scheme)
 	lock_url_print_options(&b, u);
 	return b.data;
 }
+
+char *lock_url_with_host(const char *url, int which)
+{
+	const char *begin = strstr(url, "//"), *at;
+
+	if (!begin)
+		return NULL;
+	begin += 2;
+	const char *end = begin + strcspn(begin, "/?#");
+	while ((at = memchr(begin, '@', (size_t)(end - begin))))
+		begin = at + 1;
+	const char *host = begin, *comma;
+	while (which-- > 0) {
+		if (!(comma = memchr(host, ',', (size_t)(end - host))))
+			return NULL;
+		host = comma + 1;
+	}
+	comma = memchr(host, ',', (size_t)(end - host));
+	return mem_printf("%.*s%.*s%s", (int)(begin - url), url, (int)((comma ? comma : end) - host), host, end);
+}

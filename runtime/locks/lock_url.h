@@ -71,6 +71,9 @@ void lock_url_print_options(struct buf *b, const struct lock_url *u);
 /* "[::1]:80" or "host:80", percent-encoded as in a URL. out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 
+/* The URL with one of its hosts alone, whatever it is a URL of. malloc'd; NULL: it has not so many. */
+char *lock_url_with_host(const char *url, int which);
+
 /* What lock_url_print leaves as it is in a path. */
 #define LOCK_URL_PATH "/{}:@!$&'()*+,;="
 

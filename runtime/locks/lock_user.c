@@ -97,6 +97,11 @@ void lock_user_close(struct lock *l)
 	lock_server_put(server);
 }
 
+struct lock_identity *lock_user_identity(struct lock *l)
+{
+	return &((struct lock_user *)l)->server->identity;
+}
+
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome)
 {
 	lock_op_finish(&u->op, &(struct lock_result){ .outcome = outcome });

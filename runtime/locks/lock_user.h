@@ -54,11 +54,12 @@ void lock_user_list(struct lock *l, struct lock_listing *out, struct instant by,
 void lock_user_cancel(struct lock *l);
 bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg);
 void lock_user_close(struct lock *l);
+struct lock_identity *lock_user_identity(struct lock *l);
 
 /* Those that are the same in all; `watch` is lock_user_watch, or calls it. */
 #define LOCK_USER_OPS                                                                                           \
 	.read = lock_user_read, .write = lock_user_write, .cancel = lock_user_cancel, .close = lock_user_close, \
-	.list = lock_user_list, .about = lock_user_about, .remove = lock_user_remove
+	.list = lock_user_list, .about = lock_user_about, .remove = lock_user_remove, .identity = lock_user_identity
 
 /* Ends the operation with this outcome and nothing else. */
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);

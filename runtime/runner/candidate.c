@@ -572,6 +572,7 @@ void candidate_configure(struct candidate *p, const struct election_settings *se
 	worker_set_allow(candidate_set(p));
 	elector_configure(p->elector, &p->times);
 	elector_configure_next(p->elector, &p->next);
+	elector_accept_store(p->elector);
 	candidate_configure_user(p);
 }
 

@@ -2,6 +2,7 @@
 """What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream
 of notices for many locks; and what is not etcd at all."""
 
+import base64
 import json
 import os
 import re
@@ -689,6 +690,120 @@ def begun_anew() -> None:
         stop_everyone()
 
 
+def status_of(server: Any) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v3/maintenance/status", b"{}", timeout=30) as answer:
+        return json.load(answer)["header"]
+
+
+def id_of(server: Any) -> str:
+    return f"{int(status_of(server)['cluster_id']):x}"
+
+
+def on_its_own(member: Any) -> None:
+    """Loses its data, and is started anew, as a cluster that consists of it."""
+    member.kill()
+    shutil.rmtree(os.path.join(member.dir, "data"))
+    member.peers = {member.name: member.peers[member.name]}
+    member.start()
+
+
+def another_cluster() -> None:
+    """A member was started anew as a cluster of its own: it is not written to, and nobody leads on it until somebody
+    says so."""
+    members = servers.Etcd.cluster(3)
+    proxy = Proxy(members[0].port)
+    key = "election"
+
+    def url(*ports: int) -> str:
+        return "etcd://" + ",".join(f"127.0.0.1:{p}" for p in ports) + "/" + key
+
+    def held(member: Any) -> Any:
+        asked = json.dumps({"key": b64(key.encode())}).encode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{member.port}/v3/kv/range", asked, timeout=30) as answer:
+            found = json.load(answer).get("kvs")
+        return json.loads(base64.b64decode(found[0]["value"])) if found else None
+
+    ours = id_of(members[0])
+    script = file("another.lua")
+    with open(script, "w") as f:
+        f.write(LEAD)
+    a = Candidate(script, "--lock", url(members[0].port, members[1].port), "--identity", "a")
+    a.event("became_leader")
+    sock = file("another.sock")
+    b = Candidate(script, "--lock", url(proxy.port, members[2].port), "--identity", "b", "--control", sock)
+    b.event("new_leader")
+    d = Driver()
+    d.open(url(proxy.port, members[2].port).replace(key, "driven"))
+    same(d.read()["outcome"], "absent", "another cluster: a lock that has heard of one cluster")
+    on_its_own(members[2])
+    other = id_of(members[2])
+    proxy.close()
+    w = d.write(record("d"), "")
+    text = w.get("err", {}).get("text", "")
+    ok(
+        w["outcome"] == "failed" and ours in text and other in text,
+        f"another cluster: writes nothing to another one: {text}",
+        w,
+    )
+    same(int(status_of(members[2])["revision"]), 1, "another cluster: which has taken no write")
+
+    def ctl(what: str) -> str:
+        asked = [LUNARCH, "ctl", what, "--control", sock]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    ok(
+        wait_for(lambda: b.complaints(other) or b.all("became_leader")) and not b.all("became_leader"),
+        "another cluster: a standby that reaches nothing else does not lead on it",
+    )
+    why = ctl("why")
+    ok(
+        ours in why and other in why and "ctl reload" in why,
+        "another cluster: `ctl why` names both, and how the new one is accepted",
+        why,
+    )
+    puts = metric(members[0], "etcd_mvcc_put_total")
+    wait_for(lambda: metric(members[0], "etcd_mvcc_put_total") > puts + 20)  # more than a lease
+    ok(not b.all("became_leader") and not held(members[2]), "another cluster: nor after a lease of the leader's")
+    same(held(members[1])["storeId"], ours, "another cluster: the record says in which it was written")
+    out = subprocess.run(
+        [LUNARCH, "doctor", "--lock", url(*(m.port for m in members))], capture_output=True, text=True, timeout=300
+    ).stdout
+    ok(
+        re.search(rf"UNFIT +endpoints .*{ours}.*{other}", out) and "NOT fit" in out,
+        "another cluster: doctor asks each endpoint, and says which is none of the others'",
+        out,
+    )
+    fresh = Candidate(script, "--lock", url(members[2].port, members[0].port, members[1].port), "--identity", "fresh")
+    ok(
+        fresh.wait("acquire_failed", "two clusters") and not fresh.all("became_leader") and not held(members[2]),
+        "another cluster: who has just begun, and meets it first, asks the other endpoints, and makes no key there",
+        fresh.events,
+    )
+    fresh.stop()
+    ctl("reload")
+    ok(b.wait("became_leader"), "another cluster: a reload accepts it")
+    same((held(members[2]) or {}).get("storeId"), other, "another cluster: and the record there says so")
+    stop_everyone()
+    d.end()
+
+    # Released, by a copy of the data that is older than what another candidate may hold in the cluster it came from.
+    gone = held(members[2])
+    kept = json.dumps({**gone, "storeId": ours, "leaseDurationMs": 2000, "leaseDurationSeconds": 2}).encode()
+    asked = json.dumps({"key": b64(key.encode()), "value": b64(kept)}).encode()
+    urllib.request.urlopen(f"http://127.0.0.1:{members[2].port}/v3/kv/put", asked, timeout=30).close()
+    c = Candidate(script, "--lock", url(members[2].port), "--identity", "c")
+    moved = c.wait("other_store", ours)
+    led = c.event("became_leader")
+    ok(
+        moved and other in moved["message"] and led["seen"] - c.events[0]["seen"] >= 5.5,
+        "another cluster: a released record that was written in another one is waited out for a whole lease of 6 s",
+        c.events,
+    )
+    stop_everyone()
+    for m in members:
+        m.close()
+
+
 def riding_out() -> None:
     """A cluster that loses its leader costs its leader's election, not ours: 15/10/2 rides it out."""
     members = servers.Etcd.cluster(3)
@@ -995,7 +1110,7 @@ def main() -> None:
         space,
         deaf_stream,
         full_disk,
-    ], [costs, elections, begun_anew, riding_out, nothing_is_taken_over]
+    ], [costs, elections, begun_anew, another_cluster, riding_out, nothing_is_taken_over]
     at_once(*(timed(job) for job in together if not chosen or job.__name__ in chosen))
     for job in apart:
         if not chosen or job.__name__ in chosen:

@@ -315,6 +315,7 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	bool older_of_ours = n->saw_holder == n->incarnation && n->saw_count < n->kept_count;
 
 	c.exists = true;
+	c.place = w->place;
 	c.write = write;
 	c.duration = lease_publishes(&n->lease)->lease;
 	c.holder = what == LEASE_RELEASE ? 0 : n->incarnation;
@@ -345,6 +346,8 @@ static struct lease_sight look(const struct world *w, const struct node *n, cons
 	s.reclaim = !s.mine && n->reclaims && c->identity == n->identity;
 	s.duration = c->duration;
 	s.term = c->term;
+	s.elsewhere = c->elsewhere;
+	s.id += (uint64_t)c->elsewhere << 48;
 	s.low_token = s.mine && !n->open && c->token <= n->top_token;
 	s.other_first = next_is_other(w, n, c);
 	return s;
@@ -562,6 +565,7 @@ static void arrive(struct world *w, struct happening h)
 		h.doubt = w->beside.doubt;
 	if (h.outcome == OUTCOME_OK)
 		h.content = w->store;
+	h.content.elsewhere = h.content.place != w->place ? w->place : 0;
 	if (h.reply_lost || !n->up || n->life != h.life)
 		return;
 	h.kind = REPLY;
@@ -597,7 +601,8 @@ static void check_standby(struct world *w, int i)
 	struct instant now = local(w, n);
 
 	if (l->phase != PHASE_FOLLOWING || l->busy || l->look_due || l->finish || l->paused || l->unreaped || n->asks ||
-	    (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine || n->saw.reclaim)
+	    (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine || n->saw.reclaim ||
+	    n->saw.elsewhere)
 		return;
 	nsec whole = (n->saw.kind == SIGHT_HELD ? n->saw.duration : 0) +
 	             (n->saw.other_first ? lease_hold_back(&n->times) : 0);
@@ -918,7 +923,13 @@ static void fall_back(struct world *w)
 	w->store = w->past[w->writings % PAST].store;
 	w->beside = w->past[w->writings % PAST].beside;
 	say(w, -1, "fell back by writes", back);
-	w->server++;
+	/* Or the copy is restored as a store of another name. Then no server has a doubt. */
+	if (w->store.exists && chance(w, 50)) {
+		w->place++;
+		w->store.version = ++w->versions;
+	} else {
+		w->server++;
+	}
 	w->behind = between(w, 0, 120 * SEC);
 	w->fell = true;
 	w->unrestored = w->unrestored || older(w->store.saved, w->acknowledged);

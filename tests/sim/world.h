@@ -31,6 +31,8 @@ struct content { /* the record, as far as the rules look at it */
 	bool leading;
 	nsec duration;
 	struct saved saved;
+	unsigned place;     /* the store in which it was written, */
+	unsigned elsewhere; /*     and the other one that showed it; 0: it was that one */
 };
 
 enum kind {
@@ -161,7 +163,8 @@ struct world {
 	} past[PAST];
 	unsigned writings, pasts; /* as many went into past; so many of the last are there */
 	uint64_t server, doubts;
-	nsec behind;                                       /* the server's clock */
+	unsigned place; /* one more with each restore from a copy: another store, which says so */
+	nsec behind;    /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
 	bool counts; /* its tokens are its own count, whatever a candidate has seen */
 	int64_t last_token;

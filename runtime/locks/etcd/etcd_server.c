@@ -1,9 +1,10 @@
 #include "locks/etcd/etcd_server.h"
 
 #include "base/mem.h"
-#include "locks/etcd/etcd_messages.h"
 #include "locks/etcd/etcd_watch.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,9 +119,109 @@ static void server_log_in(struct etcd_server *s)
 	buf_fini(&b);
 }
 
+/* ---- the cluster ---- */
+
+bool etcd_server_heard(struct etcd_server *s, uint64_t number, const Etcd__ResponseHeader *header, struct err *err)
+{
+	struct lock_link *link = s->base.notices;
+	char name[LOCK_IDENTITY_SIZE] = "", peer[sizeof link->peer + 8];
+
+	if (header && header->cluster_id)
+		snprintf(name, sizeof name, "%" PRIx64, header->cluster_id);
+	snprintf(peer, sizeof peer, "etcd at %s", link->peer);
+	if (lock_identity_is(&s->base.identity, name, peer, "the cluster", err)) {
+		s->proved = number + 1;
+		return true;
+	}
+	if (!s->agreed)
+		snprintf(s->stray, sizeof s->stray, "%s", name);
+	etcd_link_leave(link, number, err);
+	return false;
+}
+
+bool etcd_server_disputed(const struct etcd_server *s, struct err *err)
+{
+	const char *known = s->base.identity.known;
+
+	if (!*s->stray || strcmp(s->stray, known) == 0)
+		return false;
+	err_set(err, ERR_INVALID,
+	        "the endpoints are of two clusters, %s and %s: a member was started anew by itself, and nothing tells which of "
+	        "them counts. Nobody begins to use a lock there before the URL names one of them: `lunarch doctor` shows which "
+	        "endpoint is of which",
+	        known, s->stray);
+	return true;
+}
+
+bool etcd_server_surveys(struct etcd_server *s, struct lock_call *c)
+{
+	struct lock_link *link = s->base.notices;
+	struct err why;
+
+	if (s->agreed || s->proved != link->number + 1 || !etcd_link_is_up(link))
+		return false;
+	if (s->walks >= s->place.url.hosts - 1) {
+		s->agreed = !*s->stray;
+		return false;
+	}
+	s->walks++;
+	err_set(&why, ERR_CANCELLED, "each endpoint is asked which cluster it is of");
+	etcd_link_leave(link, link->number, &why);
+	lock_link_want(link, c);
+	return true;
+}
+
+static struct etcd_server *server_of_status(struct grpc_call *c)
+{
+	return (struct etcd_server *)(void *)((char *)c - offsetof(struct etcd_server, status));
+}
+
+static void status_on_message(struct grpc_call *c, const void *bytes, size_t len)
+{
+	struct etcd_server *s = server_of_status(c);
+	Etcd__StatusResponse *answer = etcd_unpack(&etcd__status_response__descriptor, bytes, len);
+	struct err why;
+
+	if (answer && !etcd_server_heard(s, s->base.notices->number, answer->header, &why))
+		s->strange = why;
+	etcd_drop(answer);
+}
+
+/* Who refuses to say it may take writes all the same: their answers are compared. */
+static void status_on_ended(struct grpc_call *c, const struct grpc_end *end)
+{
+	struct etcd_server *s = server_of_status(c);
+	struct lock_link *link = s->base.notices;
+	const struct err *lost = link->state == LOCK_LINK_DOWN ? &link->why : NULL;
+	struct etcd_meaning m = etcd_understand(end, link->peer, "", lost);
+	bool strange = s->strange.code != ERR_NONE;
+
+	if (strange)
+		m.err = s->strange;
+	else if (m.verdict != ETCD_ELSEWHERE)
+		s->proved = link->number + 1;
+	else if (s->place.url.hosts > 1)
+		etcd_link_leave(link, link->number, &m.err);
+	s->strange.code = ERR_NONE;
+	server_tell_askers(s, strange || m.verdict == ETCD_ELSEWHERE ? &m.err : NULL, true);
+}
+
+static void server_ask_status(struct etcd_server *s)
+{
+	struct etcd_metadata with = etcd_server_metadata(s);
+	Etcd__StatusRequest ask = ETCD__STATUS_REQUEST__INIT;
+	struct buf b = { 0 };
+
+	if (grpc_under_way(&s->status))
+		return;
+	etcd_pack(&b, &ask.base);
+	etcd_link_start(s->base.notices, &s->status, "/etcdserverpb.Maintenance/Status", with.pair, &b, false);
+	buf_fini(&b);
+}
+
 /* ---- whose turn it is ---- */
 
-bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent)
+bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent, bool writes)
 {
 	if (!etcd_link_is_up(s->base.notices)) {
 		lock_link_want(s->base.notices, c);
@@ -129,6 +230,11 @@ bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent)
 	if (!s->token && *s->place.url.user) {
 		lock_pipeline_wait(&s->askers, c);
 		server_log_in(s);
+		return false;
+	}
+	if (writes && s->proved != s->base.notices->number + 1) {
+		lock_pipeline_wait(&s->askers, c);
+		server_ask_status(s);
 		return false;
 	}
 	if (!urgent && s->busy >= CROWD) {
@@ -186,6 +292,8 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 	s->place = *(struct etcd_place *)place;
 	s->login.message = login_on_message;
 	s->login.ended = login_on_ended;
+	s->status.message = status_on_message;
+	s->status.ended = status_on_ended;
 	s->base.notices = etcd_link_new(env, &s->place.url, s->place.tls, &events, s);
 	s->hub = etcd_hub_new(s);
 	return &s->base;
@@ -203,6 +311,7 @@ static void server_free(struct lock_server *server)
 
 	etcd_hub_free(s->hub);
 	etcd_link_cancel(s->base.notices, &s->login);
+	etcd_link_cancel(s->base.notices, &s->status);
 	lock_link_free(s->base.notices);
 	server_set_token(s, NULL);
 	lock_url_fini(&s->place.url);

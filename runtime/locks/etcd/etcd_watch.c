@@ -290,6 +290,7 @@ static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 static void stream_on_message(struct grpc_call *c, const void *bytes, size_t len)
 {
 	struct etcd_hub *h = hub_of_stream(c);
+	struct err why;
 	Etcd__WatchResponse *told = etcd_unpack(&etcd__watch_response__descriptor, bytes, len);
 
 	if (!h->answered) {
@@ -299,7 +300,7 @@ static void stream_on_message(struct grpc_call *c, const void *bytes, size_t len
 		ev_timer_set(&h->alive, ALIVE_S, ALIVE_S);
 		ev_timer_start(hub_loop(h), &h->alive);
 	}
-	if (!told || !stream_take(h, told))
+	if (!told || !etcd_server_heard(h->server, h->number, told->header, &why) || !stream_take(h, told))
 		stream_give_up(h);
 	etcd_drop(told);
 }
@@ -347,7 +348,7 @@ static void hub_on_ready(struct lock_call *c)
 {
 	struct etcd_hub *h = (struct etcd_hub *)(void *)((char *)c - offsetof(struct etcd_hub, wait));
 
-	if (h->first && etcd_server_admits(h->server, c, true))
+	if (h->first && etcd_server_admits(h->server, c, true, false))
 		stream_begin(h);
 }
 

@@ -43,6 +43,7 @@ struct etcd_lock {
 struct etcd_ask {
 	const char *path;
 	const ProtobufCMessageDescriptor *answer;
+	size_t header;                                         /* where the answer has it */
 	void (*take)(struct etcd_lock *l, const void *answer); /* may close the lock */
 };
 
@@ -85,14 +86,20 @@ static void etcd_on_nonsense(struct etcd_lock *l)
 	          l->server->base.notices->peer);
 }
 
+/* Revisions of one cluster mean nothing in another. */
+static void etcd_print_version(struct etcd_lock *l, int64_t revision, struct version *out)
+{
+	snprintf(out->text, sizeof out->text, "%" PRId64 "-%s", revision, lock_identity_of(&l->user.lock));
+}
+
 static void etcd_found(struct etcd_lock *l, const Etcd__KeyValue *kv, int64_t revision)
 {
-	char version[32];
+	struct version version;
 
 	etcd_watch_settle(&l->watch, revision);
-	snprintf(version, sizeof version, "%" PRId64, kv->mod_revision);
+	etcd_print_version(l, kv->mod_revision, &version);
 	lock_op_found(&l->user.op, "what is at this key", kv->value.len ? (const char *)kv->value.data : "",
-	              kv->value.len, version, kv->mod_revision);
+	              kv->value.len, version.text, kv->mod_revision);
 }
 
 static void etcd_take_range(struct etcd_lock *l, const void *answer)
@@ -117,7 +124,7 @@ static void etcd_take_txn(struct etcd_lock *l, const void *answer)
 	if (revision <= 0) {
 		etcd_on_nonsense(l);
 	} else if (r->succeeded) {
-		snprintf(done.version.text, sizeof done.version.text, "%" PRId64, revision);
+		etcd_print_version(l, revision, &done.version);
 		etcd_watch_settle(&l->watch, revision);
 		lock_op_finish(&l->user.op, &done);
 	} else if (l->maybe) {
@@ -170,12 +177,14 @@ static void etcd_take_status(struct etcd_lock *l, const void *answer)
 	etcd_end(l, LOCK_OK, 0);
 }
 
-static const struct etcd_ask ask_range = { "/etcdserverpb.KV/Range", &etcd__range_response__descriptor,
-	                                   etcd_take_range };
-static const struct etcd_ask ask_txn = { "/etcdserverpb.KV/Txn", &etcd__txn_response__descriptor, etcd_take_txn };
-static const struct etcd_ask ask_list = { "/etcdserverpb.KV/Range", &etcd__range_response__descriptor, etcd_take_list };
-static const struct etcd_ask ask_status = { "/etcdserverpb.Maintenance/Status", &etcd__status_response__descriptor,
-	                                    etcd_take_status };
+#define RANGE_ANSWER &etcd__range_response__descriptor, offsetof(Etcd__RangeResponse, header)
+#define TXN_ANSWER &etcd__txn_response__descriptor, offsetof(Etcd__TxnResponse, header)
+#define STATUS_ANSWER &etcd__status_response__descriptor, offsetof(Etcd__StatusResponse, header)
+
+static const struct etcd_ask ask_range = { "/etcdserverpb.KV/Range", RANGE_ANSWER, etcd_take_range };
+static const struct etcd_ask ask_txn = { "/etcdserverpb.KV/Txn", TXN_ANSWER, etcd_take_txn };
+static const struct etcd_ask ask_list = { "/etcdserverpb.KV/Range", RANGE_ANSWER, etcd_take_list };
+static const struct etcd_ask ask_status = { "/etcdserverpb.Maintenance/Status", STATUS_ANSWER, etcd_take_status };
 
 /* ---- tries ---- */
 
@@ -258,12 +267,40 @@ static void etcd_on_detach(struct lock_op *op)
 	etcd_watch_settle(&l->watch, 0);
 }
 
+static void etcd_on_cannot_be_there(struct lock_op *op)
+{
+	etcd_end(etcd_of(lock_user_of_op(op)), LOCK_CONFLICT, 0);
+}
+
+/* What a write expects was read in this cluster, as far as it is known by now. */
+static bool etcd_read_here(const struct etcd_lock *l)
+{
+	const char *here = l->server->base.identity.known, *id = strchr(l->user.expected.text, '-');
+
+	return !l->user.op.writing || !id || !*here || strcmp(id + 1, here) == 0;
+}
+
+static bool etcd_makes_key(const struct etcd_lock *l)
+{
+	return l->user.op.writing && !l->user.op.removing && !l->user.lock.advice && !*l->user.expected.text;
+}
+
 static void etcd_on_ready(struct lock_call *c)
 {
 	struct etcd_lock *l = etcd_of(lock_user_of_call(c));
 	struct etcd_server *s = l->server;
+	struct err why;
 
-	if (!etcd_server_admits(s, c, l->urgent))
+	if (!etcd_read_here(l)) {
+		lock_op_soon(&l->user.op, etcd_on_cannot_be_there);
+		return;
+	}
+	if (etcd_makes_key(l) && etcd_server_disputed(s, &why)) {
+		lock_op_fail_soon(&l->user.op, LOCK_FAILED, why.code, "%s", why.text);
+		return;
+	}
+	if ((etcd_makes_key(l) && etcd_server_surveys(s, c)) ||
+	    !etcd_server_admits(s, c, l->urgent, l->user.op.writing))
 		return;
 	struct etcd_metadata with = etcd_server_metadata(s);
 	lock_op_sent(&l->user.op);
@@ -319,6 +356,23 @@ static void etcd_go_elsewhere(struct etcd_lock *l, const struct etcd_meaning *m,
 		etcd_fail(l, m->outcome, m->err.code, "%s", m->err.text);
 }
 
+/* What another cluster answers counts for nothing: a write of ours that it has taken is not in this one. */
+static bool etcd_is_elsewhere(const struct etcd_lock *l, const void *answer, struct etcd_meaning *m)
+{
+	const char *at = answer;
+	Etcd__ResponseHeader *header;
+
+	if (!answer)
+		return false;
+	memcpy(&header, at + l->ask->header, sizeof header);
+	if (etcd_server_heard(l->server, l->number, header, &m->err))
+		return false;
+	m->verdict = ETCD_ELSEWHERE;
+	m->maybe = l->user.op.writing;
+	m->outcome = LOCK_UNKNOWN;
+	return true;
+}
+
 static void etcd_on_ended(struct grpc_call *c, const struct grpc_end *end)
 {
 	struct etcd_lock *l = etcd_of_grpc(c);
@@ -335,7 +389,9 @@ static void etcd_on_ended(struct grpc_call *c, const struct grpc_end *end)
 	etcd_server_done(s, l->urgent);
 	switch (m.verdict) {
 	case ETCD_ANSWERED:
-		if (answer && l->answers == 1)
+		if (etcd_is_elsewhere(l, answer, &m))
+			etcd_go_elsewhere(l, &m, false);
+		else if (answer && l->answers == 1)
 			l->ask->take(l, answer);
 		else
 			etcd_on_nonsense(l);
@@ -388,11 +444,6 @@ static void etcd_ask_range(struct etcd_lock *l)
 	etcd_ask(l, &ask_range, &range.base);
 }
 
-static void etcd_on_cannot_be_there(struct lock_op *op)
-{
-	etcd_end(etcd_of(lock_user_of_op(op)), LOCK_CONFLICT, 0);
-}
-
 /* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
 static void etcd_ask_txn(struct etcd_lock *l)
 {
@@ -427,8 +478,11 @@ static bool etcd_expects(struct etcd_lock *l)
 	char *end;
 
 	errno = 0;
-	l->expected = *v ? strtoll(v, &end, 10) : 0;
-	return strspn(v, "0123456789") == strlen(v) && errno == 0;
+	l->expected = 0;
+	if (!*v)
+		return true;
+	l->expected = strtoll(v, &end, 10);
+	return *v != '-' && errno == 0 && *end == '-';
 }
 
 /* From the key's prefix, or the byte zero for all keys, to the first key that does not begin with it, or the byte zero

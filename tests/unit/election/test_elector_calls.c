@@ -2,6 +2,7 @@
  * failures, older tokens or a refusal. What goes on in a term is in test_elector.c. */
 #include "base/mem.h"
 #include "election/elector.h"
+#include "locks/lock_identity.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
 #include "tap.h"
@@ -146,6 +147,7 @@ static struct {
 	lock_done_fn *done;
 	void *arg;
 	bool writing;
+	struct lock_identity identity;
 } twist;
 
 static void twisted(void *arg, const struct lock_result *r)
@@ -184,6 +186,12 @@ static void twist_write(struct lock *l, const struct record *r, const struct ver
 	real->write(l, r, expected, durable, by, twisted, NULL);
 }
 
+static struct lock_identity *twist_identity(struct lock *l)
+{
+	(void)l;
+	return &twist.identity;
+}
+
 static struct lock *open_twisted(struct lock_env *env)
 {
 	static struct lock_ops ops;
@@ -194,6 +202,7 @@ static struct lock *open_twisted(struct lock_env *env)
 	ops = *real;
 	ops.read = twist_read;
 	ops.write = twist_write;
+	ops.identity = twist_identity;
 	l->ops = &ops;
 	return l;
 }
@@ -496,6 +505,55 @@ static void low_token(void)
 	fini(&c);
 }
 
+static bool answers_as(const char *name)
+{
+	struct err err;
+
+	return lock_identity_is(&twist.identity, name, "etcd at h:1", "the cluster", &err);
+}
+
+static nsec seen_for(const struct candidate *c)
+{
+	struct elector_status s;
+
+	elector_status(c->elector, &s);
+	return s.standing.looked ? s.standing.seen_for : 0;
+}
+
+static void another_store(void)
+{
+	struct candidate c;
+	struct err err;
+
+	prepare(&c);
+	struct elector_config config = config_of(&c);
+	start(&c, &config);
+	ok(answers_as("a1") && answers_as("") && answers_as("a1"),
+	   "the first store that says its name is the one to use");
+	elector_bar(c.elector, NULL);
+	ok(until(&c, &c.leads, 1) && until(&c, &c.renewals, 1), "one leads in it");
+	struct elector_status s;
+	elector_status(c.elector, &s);
+	is_str(s.record->store, "a1", "and the record says so");
+	elector_accept_store(c.elector);
+	is_str(twist.identity.known, "a1", "nothing is accepted where nothing else has answered");
+	ok(!lock_identity_is(&twist.identity, "b2", "etcd at h:1", "the cluster", &err) && strstr(err.text, "a1") &&
+	           strstr(err.text, "b2") && strstr(err.text, "h:1"),
+	   "another one is told apart: %s", err.text);
+	elector_accept_store(c.elector);
+	ok(answers_as("b2") && until(&c, &c.stops, 1) && c.reason == LEASE_STOLEN,
+	   "once it is accepted, nobody leads on by the record that was copied into it");
+	for (double end = ev_time() + PATIENCE; seen_for(&c) < NSEC_PER_SEC / 10 && ev_time() < end; usleep(500))
+		ev_run(c.env.loop, EVRUN_NOWAIT);
+	nsec before = seen_for(&c);
+	answers_as("c3");
+	elector_accept_store(c.elector);
+	for (double end = ev_time() + PATIENCE; seen_for(&c) >= before && c.leads == 1 && ev_time() < end; usleep(500))
+		ev_run(c.env.loop, EVRUN_NOWAIT);
+	ok(seen_for(&c) < before && c.leads == 1, "and in a third one its lease is waited out anew");
+	fini(&c);
+}
+
 static void foreign(void)
 {
 	struct candidate c;
@@ -527,6 +585,7 @@ int main(void)
 	unwritable();
 	hopeless();
 	low_token();
+	another_store();
 	foreign();
 	char command[140];
 	snprintf(command, sizeof command, "rm -rf '%s'", dir);

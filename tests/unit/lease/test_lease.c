@@ -615,6 +615,36 @@ static void token_rules(void)
 	ok(a.set & LEASE_DO_START, "until the store counts higher");
 }
 
+/* The store was restored from a copy, or is another one: the record says where it was written. */
+static void moved_rules(void)
+{
+	struct lease_sight moved = released(7, true);
+
+	moved.elsewhere = true;
+	moved.duration = SEC;
+	begin(false);
+	read_done(1, moved);
+	tick(15.9);
+	ok(!(a.set & LEASE_DO_WRITE), "a released record that was written in another store is waited out");
+	tick(16.1);
+	ok(acquires(), "for a lease, and nobody goes first by what it says");
+	begin(false);
+	moved = held(10, 20 * SEC);
+	moved.elsewhere = moved.reclaim = true;
+	read_done(1, moved);
+	step(2, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 10 });
+	struct lease_standing stands;
+	lease_stands(l, at(2), &stands);
+	is_int(stands.wait_left / SEC, 19, "its holder's death, or who may reclaim it, shortens nothing");
+	lead();
+	moved = ours(writes);
+	moved.elsewhere = true;
+	tick(2);
+	write_done(2.1, OUTCOME_CONFLICT, 2);
+	read_done(2.2, moved);
+	ok((a.set & LEASE_DO_STOP) && a.reason == LEASE_STOLEN, "a record of our own that is there leads nobody on");
+}
+
 /* Found by the model (tests/model): a person deletes the record between a conflict and the read that follows. */
 static void met_rules(void)
 {
@@ -655,6 +685,7 @@ int main(void)
 	change_rules();
 	copy_rules();
 	token_rules();
+	moved_rules();
 	standby_rules();
 	met_rules();
 	hold_back_rules();

@@ -105,9 +105,22 @@ static void test_round_trip(void)
 	}
 }
 
+static void is_host(const char *url, int which, const char *want)
+{
+	char *one = lock_url_with_host(url, which);
+
+	ok(strcmp(one ? one : "none", want) == 0, "host %d of %s is %s", which, url, one ? one : "none");
+	free(one);
+}
+
 int main(void)
 {
 	test_round_trip();
+	is_host("etcd://u:g@a:1,[::1]:2,c/k,k?x=//e,f", 0, "etcd://u:g@a:1/k,k?x=//e,f");
+	is_host("etcd://u:g@a:1,[::1]:2,c/k,k?x=//e,f", 1, "etcd://u:g@[::1]:2/k,k?x=//e,f");
+	is_host("etcd://u:g@a:1,[::1]:2,c/k,k?x=//e,f", 2, "etcd://u:g@c/k,k?x=//e,f");
+	is_host("etcd://a,b/k,k", 2, "none");
+	is_host("file:/a,b", 0, "none");
 	is_shown("redis:/u:geheim@h//x", "redis:***@h//x");
 	is_shown("redis://u:geheim@h/k?x=1", "redis://u:***@h/k?x=1");
 	is_shown("//u:geh/eim@h/k", "//u:***@h/k");
