@@ -153,7 +153,7 @@ bool etcd_server_disputed(const struct etcd_server *s, struct err *err)
 	return true;
 }
 
-bool etcd_server_surveys(struct etcd_server *s, struct lock_call *c)
+bool etcd_server_asks_all(struct etcd_server *s, struct lock_call *c)
 {
 	struct lock_link *link = s->base.notices;
 	struct err why;

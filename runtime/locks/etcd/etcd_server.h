@@ -52,7 +52,7 @@ bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent,
 
 /* Inside c->ready, of a call that is to make a key. true: it has to wait, until each endpoint has said which cluster it
  * is of: who has just begun knows none, and a key that is not there may be there in another. Once a process. */
-bool etcd_server_surveys(struct etcd_server *s, struct lock_call *c);
+bool etcd_server_asks_all(struct etcd_server *s, struct lock_call *c);
 /* That found endpoints of two clusters: *err says which. Then no key is made. */
 bool etcd_server_disputed(const struct etcd_server *s, struct err *err);
 

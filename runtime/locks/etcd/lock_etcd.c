@@ -299,7 +299,7 @@ static void etcd_on_ready(struct lock_call *c)
 		lock_op_fail_soon(&l->user.op, LOCK_FAILED, why.code, "%s", why.text);
 		return;
 	}
-	if ((etcd_makes_key(l) && etcd_server_surveys(s, c)) ||
+	if ((etcd_makes_key(l) && etcd_server_asks_all(s, c)) ||
 	    !etcd_server_admits(s, c, l->urgent, l->user.op.writing))
 		return;
 	struct etcd_metadata with = etcd_server_metadata(s);

@@ -64,6 +64,16 @@ def restored() -> None:
             f"http://127.0.0.1:{server.peer_port}",
         )
         server.start()
+        ok(
+            all(wait_for(lambda c=c: c.complaints("belongs to the cluster")) for c in (a, b)),
+            "restored: it is another cluster, which is used when somebody says so",
+        )
+        for c in (a, b):
+            c.kill(signal.SIGHUP)
+        ok(
+            any(wait_for(lambda c=c: c.all("other_store")) for c in (a, b)),
+            "restored: the record was written in the one before: a whole lease is waited out",
+        )
         low = next(iter(wait_for(lambda: a.all("token_low") + b.all("token_low"))), None)
         ok(
             low and str(top) in low["message"],
