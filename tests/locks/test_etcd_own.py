@@ -699,6 +699,13 @@ def id_of(server: Any) -> str:
     return f"{int(status_of(server)['cluster_id']):x}"
 
 
+def held(member: Any, key: str = "election") -> Any:
+    asked = json.dumps({"key": b64(key.encode())}).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{member.port}/v3/kv/range", asked, timeout=30) as answer:
+        found = json.load(answer).get("kvs")
+    return json.loads(base64.b64decode(found[0]["value"])) if found else None
+
+
 def on_its_own(member: Any) -> None:
     """Loses its data, and is started anew, as a cluster that consists of it."""
     member.kill()
@@ -716,12 +723,6 @@ def another_cluster() -> None:
 
     def url(*ports: int) -> str:
         return "etcd://" + ",".join(f"127.0.0.1:{p}" for p in ports) + "/" + key
-
-    def held(member: Any) -> Any:
-        asked = json.dumps({"key": b64(key.encode())}).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{member.port}/v3/kv/range", asked, timeout=30) as answer:
-            found = json.load(answer).get("kvs")
-        return json.loads(base64.b64decode(found[0]["value"])) if found else None
 
     ours = id_of(members[0])
     script = file("another.lua")
@@ -979,6 +980,48 @@ def grpc_proxy() -> None:
         proxy.wait()
 
 
+def between_two() -> None:
+    """A proxy that passes each call to one of two clusters: by one connection both answer."""
+    first, second = servers.Etcd(), servers.Etcd()
+    port = servers.free_port()
+    proxy = subprocess.Popen(
+        [
+            os.environ.get("ETCD", "etcd"),
+            "grpc-proxy",
+            "start",
+            f"--endpoints=127.0.0.1:{first.port},127.0.0.1:{second.port}",
+            f"--listen-addr=127.0.0.1:{port}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    d = Driver()
+    d.open(f"etcd://127.0.0.1:{port}/k")
+    direct = {id_of(s): s for s in (first, second)}
+    used, strange, good, wrong = "", 0, 0, []
+    for i in range(40):
+        r = d.read(within=5000)
+        w = d.write(record(str(i)), r.get("version", ""), within=5000)
+        told = [x.get("err", {}).get("text", "") for x in (r, w)]
+        strange += any("belongs to the cluster" in t for t in told)
+        if w["outcome"] == "ok":
+            good += 1
+            used = used or w["version"].split("-")[1]
+            there = held(direct[used], "k") or {}
+            if there.get("holderIdentity") != str(i):
+                wrong.append(w)
+    ok(
+        strange > 0 and good > 0,
+        f"between two clusters: {strange} of 40 answers are of the other one, {good} writes succeed",
+    )
+    same(wrong, [], "between two clusters: none of those by the other one's answer")
+    d.end()
+    proxy.kill()
+    proxy.wait()
+    first.close()
+    second.close()
+
+
 def talker(text: bytes) -> Any:
     s = socket.socket()
     s.bind(("127.0.0.1", 0))
@@ -1107,6 +1150,7 @@ def main() -> None:
         strangers,
         side_by_side,
         grpc_proxy,
+        between_two,
         space,
         deaf_stream,
         full_disk,

@@ -65,13 +65,13 @@ def restored() -> None:
         )
         server.start()
         ok(
-            all(wait_for(lambda c=c: c.complaints("belongs to the cluster")) for c in (a, b)),
+            wait_for(lambda: all(c.complaints("belongs to the cluster") for c in (a, b))),
             "restored: it is another cluster, which is used when somebody says so",
         )
         for c in (a, b):
             c.kill(signal.SIGHUP)
         ok(
-            any(wait_for(lambda c=c: c.all("other_store")) for c in (a, b)),
+            wait_for(lambda: a.all("other_store") + b.all("other_store")),
             "restored: the record was written in the one before: a whole lease is waited out",
         )
         low = next(iter(wait_for(lambda: a.all("token_low") + b.all("token_low"))), None)
