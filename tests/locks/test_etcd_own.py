@@ -998,23 +998,19 @@ def between_two() -> None:
     d = Driver()
     d.open(f"etcd://127.0.0.1:{port}/k")
     direct = {id_of(s): s for s in (first, second)}
-    used, strange, good, wrong = "", 0, 0, []
+    used, strange, wrong = "", 0, []
     for i in range(40):
         r = d.read(within=5000)
         w = d.write(record(str(i)), r.get("version", ""), within=5000)
         told = [x.get("err", {}).get("text", "") for x in (r, w)]
         strange += any("belongs to the cluster" in t for t in told)
         if w["outcome"] == "ok":
-            good += 1
             used = used or w["version"].split("-")[1]
             there = held(direct[used], "k") or {}
             if there.get("holderIdentity") != str(i):
                 wrong.append(w)
-    ok(
-        strange > 0 and good > 0,
-        f"between two clusters: {strange} of 40 answers are of the other one, {good} writes succeed",
-    )
-    same(wrong, [], "between two clusters: none of those by the other one's answer")
+    ok(strange > 0, f"between two clusters: {strange} answers are of the other one")
+    same(wrong, [], "between two clusters: no write succeeds by the other one's answer")
     d.end()
     proxy.kill()
     proxy.wait()
