@@ -191,10 +191,10 @@ class Proxy:
 
         self._do(act)
 
-    def lose(self, *ways: Any) -> None:
+    def lose(self, *ways: Any, on: bool = True) -> None:
         """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost
-        something stay deaf that way."""
-        self._set(ways or ("up", "down"), lose=True)
+        something stay deaf that way; off: new ones lose nothing."""
+        self._set(ways or ("up", "down"), lose=on)
 
     def replay(self, on: bool = True) -> None:
         self._set(("up",), replay=on)

@@ -885,6 +885,54 @@ def listing() -> None:
             x.end()
 
 
+def hears(x: Any, other: Any, what: str) -> None:
+    """x is told of what the other one writes."""
+
+    def told_of() -> Any:
+        before = x.count()
+        w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
+        return w["outcome"] == "ok" and x.noticed(before, patience=1)
+
+    ok(wait_for(told_of), what)
+
+
+def hangs() -> None:
+    """A primary that was replaced keeps its connections, be it that it hangs or was cut off: who only listens there
+    would hear nothing for ever."""
+    for n, leave in enumerate((Redis.pause, lambda s: s.cli("REPLICAOF", "127.0.0.1", str(free_port())))):
+        first, second = pair()
+        with first, second:
+            follows(second)
+            both = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/h"
+            how, d, e = ("hangs", "is cut off")[n], opened(both), opened(both)
+            d.do("watch")
+            hears(d, e, "hangs: a standby hears of each renewal")
+            wait_for(lambda: second.cli("EXISTS", "h") == "1")
+            leave(first)
+            second.cli("REPLICAOF", "NO", "ONE")
+            tried(lambda: d.read(within=SHORT))
+            for x in d, e:  # who would lead asks which one is the primary
+                tried(lambda: x.write(term(), "none of these", within=SHORT), "conflict")
+            hears(d, e, f"hangs: when its primary {how}, from the promoted one, where its own questions have gone")
+            listens = second.cli("PUBSUB", "NUMSUB", "{h}:changed").split()[-1]
+            same(listens, "1", "hangs: by a connection to that one")
+            first.resume()
+            d.end(), e.end()
+    with Redis() as server:
+        way = Proxy(server.port)
+        d, e = opened(f"redis://127.0.0.1:{way.port}/h"), opened(server.url("h"))
+        d.do("watch")
+        hears(d, e, "hangs: a standby behind a network hears")
+        way.lose("down")
+        e.write(record("e"), e.read()["version"])
+        tried(lambda: d.read(within=SHORT), "failed")
+        way.lose("down", on=False)
+        tried(lambda: d.read(within=SHORT), "ok")
+        hears(d, e, "hangs: and again after the network has lost its connections without a word")
+        d.end(), e.end()
+        way.close()
+
+
 def full_disk() -> None:
     """A server that cannot append ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
@@ -919,5 +967,6 @@ at_once(
     braces,
     older,
     clock_set,
+    hangs,
 )
 done()

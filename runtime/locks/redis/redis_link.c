@@ -16,6 +16,7 @@
 
 #define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one host and greet it */
 #define REST (3 * NSEC_PER_SEC)    /* after a refusal that a new try will hardly change */
+#define SILENCE_S 3. /* after which a connection that only listens is asked whether it is alive */
 #define PIECE 65536
 #define MARK 8 /* random bytes */
 #define STAMP (2 * MARK + 24)
@@ -41,6 +42,7 @@ struct redis_link {
 	char mark[2 * MARK + 1];  /* of the connection: with it every stamp begins */
 	uint64_t asked, answered; /* stamps; the numbers in them */
 	redisReply *held;         /* the answer whose stamp is still to come */
+	struct instant probed;    /* when the owner was last asked to ask something; of a link with push */
 	struct buf out;
 	char greeting[5 + REDIS_SCRIPTS]; /* the questions: a AUTH, s SELECT, r ROLE, a digit the script, e ECHO */
 	int greeted;                      /* how many of them were answered */
@@ -175,6 +177,7 @@ static void link_greet(struct lock_link *link)
 	char db[16];
 
 	k->greeted = 0;
+	k->probed = (struct instant){ 0 };
 	memset(k->greeting, 0, sizeof k->greeting);
 	k->reader = reader_new(k);
 	if (url->password && *url->user)
@@ -250,8 +253,29 @@ static void link_on_greeted(struct redis_link *k, const redisReply *r)
 		return;
 	if (isdigit((unsigned char)what))
 		snprintf(k->digest[what - '0'], sizeof *k->digest, "%s", r->type == REDIS_REPLY_STRING ? r->str : "");
-	if (!k->greeting[k->greeted])
-		lock_link_up(&k->link);
+	if (k->greeting[k->greeted])
+		return;
+	if (k->push)
+		lock_link_tick(&k->link, SILENCE_S);
+	lock_link_up(&k->link);
+}
+
+/* Nobody asks on a connection that only listens, so a server that hangs, or a cut network, would never be noticed
+ * there. */
+static void link_tick(struct lock_link *link)
+{
+	struct redis_link *k = redis_link_of(link);
+	uint64_t number = link->number;
+	struct instant now = clock_now();
+
+	lock_link_late(link, k->probed);
+	if (lock_link_ended(link, number))
+		return;
+	if (elapsed_standby(link->heard, now) >= (nsec)(SILENCE_S * NSEC_PER_SEC)) {
+		k->probed = now;
+		k->push(link->arg, NULL);
+	}
+	lock_link_tick(link, SILENCE_S);
 }
 
 /* ---- answers ---- */
@@ -351,6 +375,7 @@ struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *ur
 		.greet = link_greet,
 		.send = link_flush,
 		.parse = link_parse,
+		.tick = link_tick,
 		.overdue = link_overdue,
 		.close = link_close,
 	};

@@ -10,7 +10,8 @@ struct redisReply;
 
 /* A link (lock_link.h) whose answers are redisReply. url: hosts, user and password; borrowed, outlives the link.
  * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. events: NULL: the owner is told nothing. push:
- * gets whatever comes, and nothing is asked on such a link; NULL: only answers come. */
+ * gets whatever comes, and no call is sent on such a link; NULL: only answers come. It is called with NULL when nothing
+ * has come for a while, so that it sends something that is answered: without an answer the connection is given up. */
 struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
                                  const struct lock_link_events *events,
                                  void (*push)(void *arg, const struct redisReply *r), void *arg);

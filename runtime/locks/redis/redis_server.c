@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALIVE "alive" /* no lock's channel, which end with ":changed" or ":next:changed" */
+
 /* ---- which of the hosts is the primary ---- */
 
 struct redis_host {
@@ -111,6 +113,23 @@ static void server_choose(struct redis_server *s)
 	s->checked = found && !s->several && (found->cluster || *found->run_id) ? found->said : 0;
 }
 
+/* Notices come from the host that is asked. The one that was asked before may hang with its connections open, or be
+ * cut off with nothing to tell. true: they are sought there now. */
+static bool server_follow(struct redis_server *s)
+{
+	struct lock_link *notices = s->base.notices;
+	int host = 0;
+
+	while (s->host[host].link != s->link)
+		host++;
+	if (!redis_server_is_checked(s) || notices->host == host || !lock_link_is_up(notices))
+		return false;
+	notices->host = host;
+	lock_link_lose(notices, LOCK_FAILED, ERR_UNREACHABLE, "it is not the primary any more");
+	lock_link_raise(notices);
+	return true;
+}
+
 static void server_inquire(struct redis_server *s);
 
 /* The deadline has passed, all have answered, or the server is being freed. A connection of the server in use stays,
@@ -126,6 +145,7 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 	for (int i = 0; i < s->place.url.hosts; i++)
 		lock_link_forget(s->host[i].link, &s->host[i].call, s->host[i].link != s->link);
 	server_choose(s);
+	server_follow(s);
 	for (size_t n = s->askers.count; n; n--) {
 		struct lock_call *c = lock_pipeline_pop(&s->askers);
 		if (c)
@@ -189,7 +209,8 @@ static char *server_pop_asked(struct redis_server *s)
 static void server_on_notices_up(void *arg)
 {
 	server_forget_asked(arg);
-	lock_server_notices.up(arg);
+	if (!server_follow(arg))
+		lock_server_notices.up(arg);
 }
 
 static void server_on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
@@ -211,8 +232,12 @@ static void server_on_push(void *arg, const redisReply *r)
 {
 	struct redis_server *s = arg;
 	struct lock_board *board = &s->base.board;
-	const char *kind = redis_word_at(r, 0);
 
+	if (!r) { /* not PING, which needs a right of its own */
+		server_listen(&s->base, ALIVE, false);
+		return;
+	}
+	const char *kind = redis_word_at(r, 0);
 	if (strcmp(kind, "message") == 0) {
 		lock_board_tell(board, redis_word_at(r, 1), redis_word_at(r, 2));
 		return;
