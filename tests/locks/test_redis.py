@@ -825,6 +825,76 @@ def together() -> None:
         same(d.end(), 0, "together: and all close in peace")
 
 
+def cluster(masters: int) -> list[Any]:
+    """A whole one, and a replica of its first server at the end."""
+
+    def node() -> Any:
+        return Redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000")
+
+    nodes = [node() for _ in range(masters + 1)]
+    for n, s in enumerate(nodes[:-1]):
+        s.cli("CLUSTER", "ADDSLOTSRANGE", str(16384 * n // masters), str(16384 * (n + 1) // masters - 1))
+        s.cli("CLUSTER", "SET-CONFIG-EPOCH", str(n + 1))
+    for s in nodes[1:]:
+        s.cli("CLUSTER", "MEET", "127.0.0.1", str(nodes[0].port), s.options[3])
+        nodes[0].cli("CLUSTER", "MEET", "127.0.0.1", str(s.port), s.options[3])
+    wait_for(lambda: all(s.cli("CLUSTER", "NODES").count("\n") == masters for s in nodes))
+    wait_for(lambda: nodes[-1].cli("CLUSTER", "REPLICATE", nodes[0].cli("CLUSTER", "MYID")) == "OK")
+    follows(nodes[-1])
+    wait_for(lambda: all("cluster_state:ok" in s.cli("CLUSTER", "INFO") for s in nodes))
+    wait_for(lambda: all(s.cli("CLUSTER", "NODES").count("slave") == 1 for s in nodes))
+    return nodes
+
+
+def moved() -> None:
+    """A cluster says where the key is, also at a server that the URL does not name."""
+    first, second, third, replica = nodes = cluster(3)
+    key = next(k for k in map(str, range(99)) if int(first.cli("CLUSTER", "KEYSLOT", k)) < 16384 // 3)
+    slot = first.cli("CLUSTER", "KEYSLOT", key)
+
+    def at(*named: Any) -> str:
+        return f"redis://{','.join(f'127.0.0.1:{s.port}' for s in named)}/0/{key}"
+
+    def leads(x: Any, what: str) -> None:
+        w = tried(lambda: acquire(x, term(), x.read(within=SHORT).get("version", ""), within=SHORT), "ok")
+        ok(w["outcome"] == "ok" or note(w), what)
+
+    d, e, sole = opened(at(second)), opened(at(third, first)), opened(at(first))
+    leads(d, "moved: a term begins where only a server of another shard is named")
+    same(first.cli("EXISTS", key), "1", "moved: on the server that has the key")
+    same(e.read()["outcome"], "ok", "moved: which is found though it is named second")
+    d.do("watch")
+    hears(d, sole, "moved: who follows is told of changes")
+    leads(sole, "moved: a sole candidate leads")
+    replica.cli("CLUSTER", "FAILOVER")
+    wait_for(lambda: "role:master" in replica.cli("INFO", "replication"))
+    leads(sole, "moved: and again after a failover to a server that it does not name")
+    fresh = opened(at(first))
+    same(tried(lambda: fresh.read(within=SHORT), "ok")["outcome"], "ok", "moved: who names a replica alone finds it")
+    hears(d, e, "moved: and is told of changes still")
+    follows(first)
+    wait_for(lambda: first.cli("CLUSTER", "NODES").count("slave") == 1)
+    replica.kill()
+    leads(e, "moved: and after a server has died")
+    leads(d, "moved: also by way of the other shard")
+    there, here = third.cli("CLUSTER", "MYID"), first.cli("CLUSTER", "MYID")
+    third.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
+    first.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", there)
+    keys = first.cli("CLUSTER", "GETKEYSINSLOT", slot, "100").split()
+    first.cli("MIGRATE", "127.0.0.1", str(third.port), "", "0", "9000", "KEYS", keys[0])
+    r = d.read(within=SHORT)
+    ok(told(r, "being moved"), "moved: while its keys are at two servers, nothing is believed")
+    first.cli("MIGRATE", "127.0.0.1", str(third.port), "", "0", "9000", "KEYS", *keys[1:])
+    ok(told(d.read(within=SHORT), "being moved"), "moved: nor before the new one has the slot, too")
+    for s in third, first, second:
+        s.cli("CLUSTER", "SETSLOT", slot, "NODE", there)
+    leads(d, "moved: a term begins at the server that has taken the slot over")
+    leads(e, "moved: which another has named")
+    same([x.end() for x in (d, e, sole, fresh)], [0] * 4, "moved: and all close in peace")
+    for s in nodes:
+        s.close()
+
+
 def quiet() -> None:
     """Who writes is not told of its own writes, so that a renewal is one request."""
     with Redis() as server:
@@ -968,5 +1038,6 @@ at_once(
     older,
     clock_set,
     hangs,
+    moved,
 )
 done()

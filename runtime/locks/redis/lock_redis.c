@@ -18,6 +18,7 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
+#define HOPS 5 /* from server to server of a cluster, in one operation */
 #define LIST_KEYS "1000" /* are looked at in one step of a list, which keeps the server from other work */
 #define LIST_STEPS 1000
 #define LIST_SPARE_MS 1000  /* a list ends with what it has when no more is left */
@@ -26,7 +27,8 @@
 /* What is asked: a script (redis_scripts.h), or one of these. */
 enum {
 	REDIS_ACKNOWLEDGE = REDIS_SCRIPTS, /* whether replicas have what the write script has just written */
-	REDIS_SETTLE,                      /* the same of an earlier write; then follows REDIS_READ */
+	REDIS_SETTLE,                      /* the same of an earlier write: something is written, */
+	REDIS_SETTLED,                     /* and waited for; then follows REDIS_READ */
 	REDIS_ABOUT,
 	REDIS_LIST,
 	REDIS_STAGES
@@ -40,10 +42,11 @@ struct redis_lock {
 	char history[48];             /* the replication id of the server of our last write, */
 	const struct lock_link *host; /* and which of the hosts it was */
 	bool unsettled;               /* a write may be on the primary alone */
+	struct lock_link *moved;      /* to the server of a cluster that has the key, as another has said; NULL: none has */
 
 	/* Of the operation under way: */
 	bool inquires; /* the call is with the server, which asks the hosts first; then comes the stage */
-	int stage;
+	int stage, hops; /* hops: how often a cluster has sent it elsewhere */
 	bool whole; /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
 	char cursor[24]; /* where the list goes on */
@@ -132,9 +135,7 @@ static void redis_send_wait(struct redis_lock *l)
  * first. */
 static void redis_send_settle(struct redis_lock *l)
 {
-	redis_link_send(l->user.op.link, NULL,
-	                (const char *[]){ "HSET", l->state, "settled", l->user.member.name, NULL });
-	redis_send_wait(l);
+	redis_send(l, (const char *[]){ "HSET", l->state, "settled", l->user.member.name, NULL });
 }
 
 static void redis_send_info(struct redis_lock *l)
@@ -179,6 +180,11 @@ static void redis_start(struct redis_lock *l, int stage)
 	l->whole = false;
 	l->steps = 0;
 	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
+	if (l->moved && lock_link_is_up(l->moved)) {
+		lock_op_ask(&l->user.op, l->moved, &l->user.call);
+		return;
+	}
+	l->moved = NULL;
 	l->inquires = s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s));
 	if (l->inquires)
 		redis_server_ask(s, &l->user);
@@ -200,6 +206,27 @@ static void redis_on_inquired(struct redis_lock *l)
 
 /* ---- answers ---- */
 
+/* "MOVED SLOT HOST:PORT": nothing was done, so that server is asked the same. Without a host it is on the one that
+ * answers. false: the text says something else, or has said it too often. */
+static bool redis_follow(struct redis_lock *l, const char *text)
+{
+	const struct lock_link *from = l->user.op.link;
+	const char *space = strrchr(text, ' '), *colon = strrchr(text, ':');
+	int port = colon ? atoi(colon + 1) : 0;
+
+	if (strncmp(text, "MOVED ", 6) != 0 || !colon || colon < space || l->hops++ == HOPS)
+		return false;
+	char *name = mem_dupn(space + 1, (size_t)(colon - space - 1));
+	struct lock_link *to = redis_server_at(l->server, *name ? name : from->url->host[0].name, port);
+	free(name);
+	if (!to)
+		return false;
+	l->moved = to;
+	l->whole = false;
+	lock_op_ask(&l->user.op, to, &l->user.call);
+	return true;
+}
+
 /* The end may close the lock and free its server, but the link stays until it has returned from its callback. */
 static void redis_on_error(struct redis_lock *l, const char *text)
 {
@@ -214,6 +241,12 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 		l->whole = true;
 		redis_go_on(l, l->stage);
 		return;
+	}
+	if (redis_follow(l, text))
+		return;
+	if (e->elsewhere) {
+		l->moved = NULL;
+		redis_server_pass(l->server);
 	}
 	lock_op_fail(&l->user.op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
 	if (strcmp(e->word, "READONLY") == 0 && lock_link_is_up(link))
@@ -320,6 +353,13 @@ static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 		lock_user_end(&l->user, a->outcome);
 }
 
+static void redis_on_settling(struct redis_lock *l, const redisReply *r)
+{
+	(void)r;
+	l->stage = REDIS_SETTLED;
+	redis_send_wait(l);
+}
+
 /* How many replicas have what was written. */
 static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 {
@@ -331,7 +371,7 @@ static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 	else if (l->unsettled)
 		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
 		             l->server->place.replicas);
-	else if (l->stage == REDIS_SETTLE)
+	else if (l->stage == REDIS_SETTLED)
 		redis_go_on(l, REDIS_READ);
 	else
 		lock_op_finish(&l->user.op, &l->written);
@@ -390,7 +430,8 @@ static const struct redis_stage {
 	[REDIS_ADVISE] = { redis_send_advise, redis_on_answer },
 	[REDIS_REMOVE] = { redis_send_remove, redis_on_answer },
 	[REDIS_ACKNOWLEDGE] = { redis_send_wait, redis_on_acknowledged },
-	[REDIS_SETTLE] = { redis_send_settle, redis_on_acknowledged },
+	[REDIS_SETTLE] = { redis_send_settle, redis_on_settling },
+	[REDIS_SETTLED] = { redis_send_wait, redis_on_acknowledged },
 	[REDIS_ABOUT] = { redis_send_info, redis_on_info },
 	[REDIS_LIST] = { redis_send_list, redis_on_listed },
 };
@@ -471,6 +512,7 @@ static const char *redis_key_of(const char *path, int *db)
 static void redis_begin(struct lock_user *u)
 {
 	struct redis_lock *l = (struct redis_lock *)u;
+	l->hops = 0;
 	bool settles = l->unsettled && l->server->place.replicas && !u->lock.advice;
 	int other = u->about ? REDIS_ABOUT : u->listing ? REDIS_LIST : settles ? REDIS_SETTLE : REDIS_READ;
 	int write = u->lock.advice ? REDIS_ADVISE : REDIS_WRITE;

@@ -44,7 +44,8 @@ struct redis_link {
 	redisReply *held;         /* the answer whose stamp is still to come */
 	struct instant probed;    /* when the owner was last asked to ask something; of a link with push */
 	struct buf out;
-	char greeting[5 + REDIS_SCRIPTS]; /* the questions: a AUTH, s SELECT, r ROLE, a digit the script, e ECHO */
+	bool cluster;                     /* the server is one of a cluster */
+	char greeting[6 + REDIS_SCRIPTS]; /* a AUTH, s SELECT, c INFO cluster, r ROLE, a digit the script, e ECHO */
 	int greeted;                      /* how many of them were answered */
 	char digest[REDIS_SCRIPTS][41];
 };
@@ -187,6 +188,7 @@ static void link_greet(struct lock_link *link)
 	snprintf(db, sizeof db, "%d", k->db);
 	if (k->db)
 		greeting_put(k, 's', (const char *[]){ "SELECT", db, NULL });
+	greeting_put(k, 'c', (const char *[]){ "INFO", "cluster", NULL });
 	greeting_put(k, 'r', (const char *[]){ "ROLE", NULL });
 	for (int i = 0; k->scripts && i < REDIS_SCRIPTS; i++)
 		greeting_put(k, (char)('0' + i), (const char *[]){ "SCRIPT", "LOAD", k->scripts[i], NULL });
@@ -230,12 +232,13 @@ static bool greeting_refused(struct redis_link *k, char what, const redisReply *
 	return true;
 }
 
-/* The same, by its answer to ROLE. Who may not ask for that takes it for a primary. */
+/* The same, by its answer to ROLE. Who may not ask for that takes it for a primary. A cluster's replica says where the
+ * key is. */
 static bool role_refused(struct redis_link *k, const redisReply *r)
 {
 	const char *role = redis_word_at(r, 0);
 
-	if (strcmp(role, "slave") == 0)
+	if (strcmp(role, "slave") == 0 && !k->cluster)
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE,
 		               "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
@@ -251,6 +254,8 @@ static void link_on_greeted(struct redis_link *k, const redisReply *r)
 
 	if (greeting_refused(k, what, r) || (what == 'r' && role_refused(k, r)))
 		return;
+	if (what == 'c')
+		k->cluster = r->type == REDIS_REPLY_STRING && strstr(r->str, "cluster_enabled:1");
 	if (isdigit((unsigned char)what))
 		snprintf(k->digest[what - '0'], sizeof *k->digest, "%s", r->type == REDIS_REPLY_STRING ? r->str : "");
 	if (k->greeting[k->greeted])

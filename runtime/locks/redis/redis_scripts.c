@@ -153,6 +153,7 @@ bool redis_answer_is(const redisReply *r, const char *word, const char *rest)
 
 /* ---- errors ---- */
 
+#define BEING_MOVED ": the key is being moved to another server of the cluster"
 #define RIGHTS ": docs/locks.md lists the rights that a lock needs"
 
 static const struct redis_error redis_errors[] = {
@@ -163,14 +164,13 @@ static const struct redis_error redis_errors[] = {
 	{ "LOADING", LOCK_FAILED, ERR_UNREACHABLE, "" },
 	{ "BUSY", LOCK_FAILED, ERR_UNREACHABLE, "" },
 	{ "MASTERDOWN", LOCK_FAILED, ERR_UNREACHABLE, "" },
-	{ "CLUSTERDOWN", LOCK_FAILED, ERR_UNREACHABLE, "" },
-	{ "TRYAGAIN", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "CLUSTERDOWN", LOCK_FAILED, ERR_UNREACHABLE, "", true },
+	{ "TRYAGAIN", LOCK_FAILED, ERR_UNREACHABLE, BEING_MOVED, true },
+	{ "ASK", LOCK_FAILED, ERR_UNREACHABLE, BEING_MOVED, true },
 	{ "NOREPLICAS", LOCK_FAILED, ERR_UNREACHABLE, "" },
 	{ "OOM", LOCK_FAILED, ERR_FULL, "" },
 	{ "MISCONF", LOCK_FAILED, ERR_FULL, "" },
-	{ "MOVED", LOCK_FAILED, ERR_USAGE,
-	  ": this is a cluster, and the key is with another of its servers: name that one" },
-	{ "ASK", LOCK_FAILED, ERR_USAGE, "" },
+	{ "MOVED", LOCK_FAILED, ERR_UNREACHABLE, ": the cluster's servers do not agree which one has the key", true },
 	{ "CROSSSLOT", LOCK_FAILED, ERR_USAGE, ": put {braces} around a part of the key" },
 	{ "WRONGTYPE", LOCK_FAILED, ERR_FOREIGN, ": the key that holds the lock's token is used for something else" },
 	{ "NOSCRIPT", LOCK_FAILED, ERR_SYSTEM, "" },

@@ -30,6 +30,7 @@ struct redis_error {
 	enum lock_outcome outcome; /* LOCK_UNKNOWN: a write may have been carried out. All others say that it was not */
 	enum err_code code;
 	const char *advice; /* what to do, to be put behind the text; "": there is nothing to say */
+	bool elsewhere;     /* another server of a cluster may do it */
 };
 
 const struct redis_error *redis_error_of(const char *text); /* never NULL */

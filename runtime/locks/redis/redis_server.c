@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OTHERS 100 /* addresses that a cluster tells us of: what answers may be anything */
 #define ALIVE "alive" /* no lock's channel, which end with ":changed" or ":next:changed" */
 
 /* ---- which of the hosts is the primary ---- */
 
 struct redis_host {
 	struct redis_server *server;
-	struct lock_url url; /* with this host alone; all in it is borrowed */
+	struct redis_host *next; /* of those that the URL does not name, whose name is its own */
+	struct lock_url url;     /* with this host alone; all else in it is borrowed */
 	struct lock_link *link;
 	struct lock_call call;
 
@@ -64,7 +66,7 @@ static void host_on_answered(struct lock_call *c, const void *answer)
 		        r->type == REDIS_REPLY_ERROR ? r->str : "INFO has no run_id");
 	h->cluster = strcmp(mode, "cluster") == 0;
 	lock_server_hold(&h->server->base); /* who is told of either may close the last lock */
-	if (strcmp(role, "slave") == 0)
+	if (strcmp(role, "slave") == 0 && !h->cluster)
 		lock_link_lose(h->link, LOCK_FAILED, ERR_UNREACHABLE, "it has become a replica");
 	else
 		h->said = h->link->number + 1;
@@ -95,7 +97,7 @@ static void server_choose(struct redis_server *s)
 		if (h->said != h->link->number + 1)
 			continue;
 		if (h->cluster)
-			cluster = cluster ? cluster : h;
+			cluster = cluster && h->link != s->link ? cluster : h;
 		else if (!primary)
 			primary = h;
 		else if (!*h->run_id || strcmp(h->run_id, primary->run_id) != 0) {
@@ -263,6 +265,51 @@ static bool server_serves(const struct lock_server *server, const void *place)
 	       lock_url_same_servers(&s->place.url, &p->url);
 }
 
+static void host_init(struct redis_host *h, struct redis_server *s, struct lock_env *env, char *name, int port)
+{
+	*h = (struct redis_host){ .server = s, .url = s->place.url };
+	h->url.hosts = 1;
+	h->url.host[0].name = name;
+	h->url.host[0].port = port;
+	h->call.ready = host_on_ready;
+	h->call.answered = host_on_answered;
+	h->call.lost = host_on_lost;
+	h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
+}
+
+static bool host_is(const struct redis_host *h, const char *name, int port)
+{
+	return h->url.host[0].port == port && strcmp(h->url.host[0].name, name) == 0;
+}
+
+struct lock_link *redis_server_at(struct redis_server *s, const char *name, int port)
+{
+	struct redis_host *h = s->host, **at = &s->others;
+	int count = 0;
+
+	for (; h < s->host + s->place.url.hosts; h++)
+		if (host_is(h, name, port))
+			return h->link;
+	for (; *at; at = &(*at)->next, count++)
+		if (host_is(*at, name, port))
+			return (*at)->link;
+	if (count == OTHERS)
+		return NULL;
+	*at = mem_zero(sizeof **at);
+	host_init(*at, s, s->base.env, mem_dup(name), port);
+	return (*at)->link;
+}
+
+void redis_server_pass(struct redis_server *s)
+{
+	int host = 0;
+
+	while (s->host[host].link != s->link)
+		host++;
+	s->link = s->host[(host + 1) % s->place.url.hosts].link;
+	s->checked = 0;
+}
+
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
 	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = server_on_notices_down };
@@ -270,16 +317,8 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 
 	s->place = *(struct redis_place *)place;
 	s->host = mem_zero((size_t)s->place.url.hosts * sizeof *s->host);
-	for (int i = 0; i < s->place.url.hosts; i++) {
-		struct redis_host *h = &s->host[i];
-		*h = (struct redis_host){ .server = s, .url = s->place.url };
-		h->url.hosts = 1;
-		h->url.host[0] = s->place.url.host[i];
-		h->call.ready = host_on_ready;
-		h->call.answered = host_on_answered;
-		h->call.lost = host_on_lost;
-		h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
-	}
+	for (int i = 0; i < s->place.url.hosts; i++)
+		host_init(&s->host[i], s, env, s->place.url.host[i].name, s->place.url.host[i].port);
 	s->link = s->host->link;
 	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &notices, server_on_push, s);
 	return &s->base;
@@ -299,6 +338,12 @@ static void server_free(struct lock_server *server)
 	for (int i = 0; i < s->place.url.hosts; i++) {
 		lock_link_forget(s->host[i].link, &s->host[i].call, false);
 		lock_link_free(s->host[i].link);
+	}
+	for (struct redis_host *h; (h = s->others);) {
+		s->others = h->next;
+		lock_link_free(h->link);
+		free(h->url.host[0].name);
+		free(h);
 	}
 	lock_link_free(s->base.notices);
 	lock_url_fini(&s->place.url);

@@ -25,6 +25,7 @@ struct redis_server {            /* of locks with the same hosts, user, password
 
 	struct lock_pipeline askers; /* private, as what follows: who has asked for the primary */
 	struct redis_host *host;     /* one for each of the URL */
+	struct redis_host *others;   /* that a cluster has told us of */
 	struct lock_op inquiry;      /* under way; ends it in time */
 	bool ending;                 /* it is just being ended: the next one begins afterwards */
 	char **asked;                /* the channels of (un)subscriptions that were not answered yet, in order */
@@ -40,6 +41,12 @@ extern const struct lock_server_ops redis_server_ops;
  * in which many are primaries, the first one is taken. Then `answered` of the user's call is called, with NULL; it may
  * close the lock. lock_pipeline_forget takes the question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);
+
+/* To that server of a cluster, with the same user and password. NULL: they are too many. */
+struct lock_link *redis_server_at(struct redis_server *s, const char *name, int port);
+
+/* The link's host cannot say where a key is: the next host of the URL is asked. */
+void redis_server_pass(struct redis_server *s);
 
 /* Whether the link's host is known to be the only primary: what is sent on the link now goes to the server that said
  * so. It is not known any longer once the connection has ended, or the hosts were asked again. */
