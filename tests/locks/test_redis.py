@@ -219,6 +219,24 @@ def rights(server: Any, secret: Any) -> None:
         "rights: another key's user is refused",
     )
     same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
+    user("app", "~app:*", "&app:*", *RIGHTS)
+    p = opened(f"redis://app:pw@{at}/app:jobs")
+    ok(told(p.read(), "name the lock app:{jobs}", outcome=["refused"]), "rights: by prefix: is told which name fits")
+    p.end()
+    p = opened(f"redis://app:pw@{at}/app:%7Bjobs%7D")
+    p.open_next(f"redis://app:pw@{at}/app:%7Bjobs%7D")
+    w = acquire(p, term(), "")
+    same(
+        (w["outcome"], p.read("n")["outcome"], p.do("watch")["watching"]),
+        ("ok", "absent", True),
+        "rights: by prefix: it does",
+    )
+    p.end()
+    user("safe", "allkeys", "allchannels", "+@all", "-@dangerous")
+    p = opened(f"redis://safe:pw@{at}/safe")
+    r = p.write(term(), p.read()["version"] if p.read()["outcome"] == "ok" else "")
+    ok(told(r, "+info", outcome=["refused"]), "rights: -@dangerous: the command that is missing is told")
+    p.end()
     next_rights(user, at)
     same([x.end() for x in (d, e, h, g)], [0] * 4, "rights: all close in peace")
 

@@ -227,6 +227,21 @@ static bool redis_follow(struct redis_lock *l, const char *text)
 	return true;
 }
 
+/* A user may have the keys of one prefix, which "{KEY}:lunarch" never begins with: which name to choose then. malloc'd;
+ * "": it is something else. */
+static char *redis_key_advice(const struct redis_lock *l, const struct redis_error *e, const char *text)
+{
+	const char *colon = strrchr(l->key, ':');
+	int prefix = colon ? (int)(colon + 1 - l->key) : 0;
+
+	if (e->outcome != LOCK_REFUSED || !strstr(text, "key") || strchr(l->key, '}'))
+		return mem_dup("");
+	return mem_printf(". The lock needs the keys %s, %s and {%s}:next. If this user has those of one prefix, name the "
+	                  "lock %.*s{%s}: then all its keys begin as that name does",
+	                  l->key, l->state, l->key, prefix ? prefix : 7, prefix ? l->key : "PREFIX:",
+	                  l->key + prefix);
+}
+
 /* The end may close the lock and free its server, but the link stays until it has returned from its callback. */
 static void redis_on_error(struct redis_lock *l, const char *text)
 {
@@ -248,7 +263,9 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 		l->moved = NULL;
 		redis_server_pass(l->server);
 	}
-	lock_op_fail(&l->user.op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
+	char *name = redis_key_advice(l, e, text);
+	lock_op_fail(&l->user.op, e->outcome, e->code, "%s answered: %s%s%s", link->peer, text, name, e->advice);
+	free(name);
 	if (strcmp(e->word, "READONLY") == 0 && lock_link_is_up(link))
 		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "it has become a replica");
 }
