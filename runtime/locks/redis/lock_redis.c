@@ -18,7 +18,7 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
-#define HOPS 5 /* from server to server of a cluster, in one operation */
+#define HOPS 5           /* from server to server of a cluster, in one operation */
 #define LIST_KEYS "1000" /* are looked at in one step of a list, which keeps the server from other work */
 #define LIST_STEPS 1000
 #define LIST_SPARE_MS 1000  /* a list ends with what it has when no more is left */
@@ -42,12 +42,12 @@ struct redis_lock {
 	char history[48];             /* the replication id of the server of our last write, */
 	const struct lock_link *host; /* and which of the hosts it was */
 	bool unsettled;               /* a write may be on the primary alone */
-	struct lock_link *moved;      /* to the server of a cluster that has the key, as another has said; NULL: none has */
+	struct lock_link *moved; /* to the server of a cluster that has the key, as another has said; NULL: none has */
 
 	/* Of the operation under way: */
-	bool inquires; /* the call is with the server, which asks the hosts first; then comes the stage */
+	bool inquires;   /* the call is with the server, which asks the hosts first; then comes the stage */
 	int stage, hops; /* hops: how often a cluster has sent it elsewhere */
-	bool whole; /* a script is sent as its text: the server did not know the digest */
+	bool whole;      /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
 	char cursor[24]; /* where the list goes on */
 	int steps;       /* of it, that were done */
@@ -236,10 +236,10 @@ static char *redis_key_advice(const struct redis_lock *l, const struct redis_err
 
 	if (e->outcome != LOCK_REFUSED || !strstr(text, "key") || strchr(l->key, '}'))
 		return mem_dup("");
-	return mem_printf(". The lock needs the keys %s, %s and {%s}:next. If this user has those of one prefix, name the "
-	                  "lock %.*s{%s}: then all its keys begin as that name does",
-	                  l->key, l->state, l->key, prefix ? prefix : 7, prefix ? l->key : "PREFIX:",
-	                  l->key + prefix);
+	return mem_printf(
+		". The lock needs the keys %s, %s and {%s}:next. If this user has those of one prefix, name the "
+		"lock %.*s{%s}: then all its keys begin as that name does",
+		l->key, l->state, l->key, prefix ? prefix : 7, prefix ? l->key : "PREFIX:", l->key + prefix);
 }
 
 /* The end may close the lock and free its server, but the link stays until it has returned from its callback. */

@@ -16,7 +16,7 @@
 
 #define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one host and greet it */
 #define REST (3 * NSEC_PER_SEC)    /* after a refusal that a new try will hardly change */
-#define SILENCE_S 3. /* after which a connection that only listens is asked whether it is alive */
+#define SILENCE_S 3.               /* after which a connection that only listens is asked whether it is alive */
 #define PIECE 65536
 #define MARK 8 /* random bytes */
 #define STAMP (2 * MARK + 24)

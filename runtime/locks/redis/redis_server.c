@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OTHERS 100 /* addresses that a cluster tells us of: what answers may be anything */
+#define OTHERS 100    /* addresses that a cluster tells us of: what answers may be anything */
 #define ALIVE "alive" /* no lock's channel, which end with ":changed" or ":next:changed" */
 
 /* ---- which of the hosts is the primary ---- */
