@@ -48,6 +48,7 @@ local expected = {
 
 local function found(value)
 	if type(value) == "string" then
+		value = value:gsub("//.*@", "//***@") -- a URL may have a password
 		return ('the text "%s"'):format(#value > 60 and value:sub(1, 60) .. "..." or value)
 	end
 	return value == nil and "nothing" or (type(value) == "number" or type(value) == "boolean") and tostring(value) or "a " .. type(value)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "base/trust.h"
+#include "locks/lock_url.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
 
@@ -142,6 +143,9 @@ static const struct lock_ops *ops_of_scheme(const char *url, size_t len, struct 
 static const struct lock_ops *ops_of_url(const char *url, const char **text, const char **opened, struct err *err)
 {
 	size_t len = scheme_len(url);
+
+	if (len && lock_url_check(url, err) < 0)
+		return NULL;
 	const struct lock_ops *ops = len ? ops_of_scheme(url, len, err) : &lock_file;
 
 	*text = len ? url + len + 1 : url;

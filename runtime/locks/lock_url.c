@@ -165,6 +165,23 @@ static int url_refuse(const char *scheme, const char *text, const char *why, str
 	return -1;
 }
 
+int lock_url_check(const char *url, struct err *err)
+{
+	for (const char *slashes = strstr(url, "//"); slashes; slashes = strstr(slashes + 2, "//")) {
+		const char *authority = slashes + 2, *end = authority_end(authority);
+		if (!memchr(authority, ':', (size_t)(end - authority)) || !strchr(end, '@'))
+			continue;
+		char *shown = lock_url_redact(url);
+		err_set(err, ERR_USAGE,
+		        "lock \"%s\": an @ stands behind the host: write %%2F, %%3F and %%23 for /, ? and # in a user or "
+		        "password, and %%40 for an @ in what follows the host",
+		        shown);
+		free(shown);
+		return -1;
+	}
+	return 0;
+}
+
 /* ---- parts ---- */
 
 static int take_userinfo(struct lock_url *u, const char *from, const char *to)
@@ -466,6 +483,15 @@ void lock_url_print_authority(struct buf *b, const struct lock_url *u)
 	}
 }
 
+/* It may be a URL with a password of its own. */
+static void put_value(struct buf *b, const char *value)
+{
+	char *shown = lock_url_redact(value);
+
+	lock_url_encode(b, strstr(value, "//") ? shown : value, "/:,");
+	free(shown);
+}
+
 void lock_url_print_options(struct buf *b, const struct lock_url *u)
 {
 	const char *before = "?";
@@ -480,7 +506,7 @@ void lock_url_print_options(struct buf *b, const struct lock_url *u)
 		if (find_secret(name.data))
 			buf_adds(b, "***");
 		else
-			lock_url_encode(b, u->option[i].value, "/:,");
+			put_value(b, u->option[i].value);
 		buf_fini(&name);
 		before = "&";
 	}

@@ -74,8 +74,12 @@ void lock_url_print_host(const struct lock_url *u, int which, char *out);
 /* The URL with one of its hosts alone, whatever it is a URL of. malloc'd; NULL: it has not so many. */
 char *lock_url_with_host(const char *url, int which);
 
+/* A lock's URL of any kind, before anything of it is looked at or printed. -1, with *err: an @ stands behind an
+ * authority that has a colon, so that a part of a password may look like a host's port and a path. */
+int lock_url_check(const char *url, struct err *err);
+
 /* What lock_url_print leaves as it is in a path. */
-#define LOCK_URL_PATH "/{}:@!$&'()*+,;="
+#define LOCK_URL_PATH "/{}:!$&'()*+,;="
 
 /* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s;
  * letters, digits, "-._~" and what is in `also` stay as they are. */

@@ -208,8 +208,14 @@ def test_ways() -> None:
 
 
 def test_malformed() -> None:
-    """A URL that cannot be read is not repeated with what is in it."""
+    """A URL that cannot be read is not repeated with what is in it. An unescaped / or # in a password looks like a host's
+    port, and what follows like a path."""
+    kinds = ("redis", "postgres", "etcd", "etcds", "zookeeper", "mysql", "consul", "consuls", "kube", "s3")
+    cut = [f"{k}://zoe:5{c}{SECRET}@{AT}/x#x" for k in kinds for c in "/#?"]
     for lock in (
+        *cut,
+        f"s3://b/x?region=a&endpoint=http://zoe:{SECRET}@{AT}",
+        f"s3://b/x?region=a&endpoint=http://zoe:5/{SECRET}@{AT}",
         f"redis://:{SECRET}@:/x",
         f"redis://:{SECRET}@host:port/x",
         f"redis://:{SECRET}@{AT}/x?nonsense=1",

@@ -37,6 +37,27 @@ static void round_trip(const struct lock_url *u, int port)
 	free(print);
 }
 
+/* A password with whatever bytes before and behind a secret: the URL is refused, or nothing shown has the secret. */
+static void hides(const char *before, const char *behind)
+{
+	char text[400];
+	struct lock_url u;
+	struct err err = { .text = "" };
+
+	snprintf(text, sizeof text, "s://u:%.99sGEHEIM%.99s@h/k", before, behind);
+	char *shown = lock_url_redact(text);
+	must(!strstr(shown, "GEHEIM"));
+	free(shown);
+	if (lock_url_check(text, &err) < 0 || lock_url_parse(&u, "s", text + 2, 80, lock_url_any, &err) < 0) {
+		must(!strstr(err.text, "GEHEIM"));
+		return;
+	}
+	shown = lock_url_print(&u, "s");
+	must(!strstr(shown, "GEHEIM"));
+	free(shown);
+	lock_url_fini(&u);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
@@ -60,6 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	free(redacted);
 	free(twice);
 	encoding(text);
+	if (!strstr(text, "password_file"))
+		hides(text, text + strlen(text) / 2);
 	free(text);
 	return 0;
 }

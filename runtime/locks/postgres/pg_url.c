@@ -219,6 +219,6 @@ char *pg_url_print(const struct pg_url *u)
 		lock_url_encode(&b, u->table, "");
 	}
 	buf_adds(&b, "#");
-	lock_url_encode(&b, u->name, "/{}:@!$&'()*+,;=");
+	lock_url_encode(&b, u->name, LOCK_URL_PATH);
 	return b.data;
 }

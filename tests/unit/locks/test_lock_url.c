@@ -57,6 +57,14 @@ static void test_password(void)
 	unsetenv(LOCK_URL_PASSWORD);
 }
 
+static void is_checked(const char *url, bool fine)
+{
+	struct err err = { .text = "" };
+
+	ok((lock_url_check(url, &err) == 0) == fine && !strstr(err.text, "heim"), "%s %s", url,
+	   fine ? "passes" : err.text);
+}
+
 static void is_shown(const char *text, const char *want)
 {
 	char *shown = lock_url_redact(text), argument[200], *kept = argument;
@@ -152,6 +160,12 @@ int main(void)
 	is_refused("//u:geheim@h/k?replicas", "has no value");
 	is_refused("//u:geheim@h/k#x", "#");
 	is_refused("//u:ge/geheim@h/k", "");
+	is_checked("redis://u:12/geheim@h/k", false);
+	is_checked("mysql://u:ge#heim@h/d#k", false);
+	is_checked("postgres://u:a@b?geheim@h/d#k", false);
+	is_checked("s3://b/k?endpoint=http://u:1/geheim@h", false);
+	is_checked("redis://u:geheim@h:1/a%40b", true);
+	is_checked("kube://ns/name?context=a@b", true);
 	test_password();
 	return tap_done();
 }
