@@ -38,8 +38,8 @@ extern const struct lock_server_ops redis_server_ops;
 
 /* All hosts are asked, after this call, whether they are primaries, and the link is set to the one that is; if there is
  * none, the link stays. Who has not answered when a third of the asker's time is over is not counted, and of a cluster,
- * in which many are primaries, the first one is taken. Then `answered` of the user's call is called, with NULL; it may
- * close the lock. lock_pipeline_forget takes the question back. */
+ * in which many are primaries, and each says where a key is, the link stays or the first one is taken. Then `answered`
+ * of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);
 
 /* To that server of a cluster, with the same user and password. NULL: they are too many. */
