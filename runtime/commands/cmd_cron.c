@@ -37,9 +37,11 @@
 /* What begins with "return" is a script, and not the body of on_leading. */
 static const char leads[] = "return (function(...) " MODULE "return try(crontab.election, given) end)(...)";
 static const char checks[] =
-	SHOW("function() local jobs, err = crontab.read(given) "
-             "return jobs and (how == \"quiet\" and \"\" or (\"%d job%s, no problem found\\n\"):format("
-             "#jobs, #jobs == 1 and \"\" or \"s\")), err end");
+	SHOW("function() local jobs, err, odd = crontab.read(given) "
+             "if not jobs then return nil, err end if how == \"quiet\" then return \"\" end "
+             "for i, text in ipairs(odd) do odd[i] = \"warning: \" .. text .. \"\\n\" end "
+             "return (\"%s%d job%s, %s\\n\"):format(table.concat(odd), #jobs, #jobs == 1 and \"\" or \"s\", "
+             "#odd == 0 and \"no problem found\" or #odd == 1 and \"1 warning\" or #odd .. \" warnings\") end");
 static const char lists[] = SHOW("crontab.list, given, how == \"json\"");
 static const char tells[] = SHOW("crontab.tell, given.directory, how == \"json\"");
 

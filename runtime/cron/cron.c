@@ -15,6 +15,7 @@
 #define DAY 86400
 #define ON_TIME MINUTE             /* a time that is less than this in the past is not missed */
 #define LOOK_AHEAD_DAYS (41 * 366) /* 29 February falls on a given weekday within 40 years: 2088, 2128 */
+#define STEP_MAX 60                /* larger than each field: such a step means the first value alone, as in cron(8) */
 #define CHANGE_MAX (52 * HOUR)     /* a clock's change is never larger: offsets are less than 26 hours (zone.c) */
 
 /* ---- parsing ---- */
@@ -108,6 +109,8 @@ static int read_range(struct parsing *p, int *from, int *to)
 	const char *second = p->at;
 	if (read_value(p, to) < 0)
 		return -1;
+	if (*to == 0 && *from > 0 && isalpha((unsigned char)*second))
+		*to = p->field->max; /* sat-sun: only Sunday has a name and is 0 */
 	if (*to >= *from)
 		return 0;
 	p->at = second;
@@ -123,10 +126,10 @@ static int read_step(struct parsing *p, int *step)
 		return 0;
 	p->at++;
 	long n = isdigit((unsigned char)*p->at) ? strtol(p->at, &end, 10) : 0;
-	if (n < 1 || n > p->field->max)
-		return expected(p, "a step, as in */5,");
+	if (n < 1)
+		return expected(p, "a step as in */5");
 	p->at = end;
-	*step = (int)n;
+	*step = n > STEP_MAX ? STEP_MAX : (int)n;
 	return 0;
 }
 
@@ -232,7 +235,7 @@ static int cron_parse_fields(struct cron *c, struct parsing *p)
 		            .day = (uint32_t)set[2],
 		            .month = (uint16_t)set[3],
 		            .weekday = (uint8_t)((set[4] | set[4] >> 7) & 0x7f),
-		            .by_hours = star[1],
+		            .by_hours = star[0] || star[1],
 		            .any_day = star[2],
 		            .any_weekday = star[4] };
 	return comes(c) ? 0 : err_set(p->err, ERR_INVALID, "no month that is meant has that day");

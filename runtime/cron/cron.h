@@ -18,8 +18,8 @@ struct zone;
  * the day nor the weekday begins with "*", either of them suffices. H stands for a value that is always the same for
  * the same seed: H, H(0-29), H/15, H(0-29)/10.
  *
- * When the clock changes: if the hour field begins with "*", a local time that comes twice is due twice, and one that
- * the clock jumps over is not due. Otherwise every local time that is meant is due once: a time that comes twice is due
+ * When the clock changes: if the minute or the hour field begins with "*" (a wildcard job in cron(8) of Debian), a local
+ * time that comes twice is due twice, and one that the clock jumps over is not due. Otherwise every local time that is meant is due once: a time that comes twice is due
  * the first time, and a time that the clock jumps over is due at the jump. */
 struct cron {
 	uint64_t minute;
@@ -27,7 +27,7 @@ struct cron {
 	uint16_t month;
 	uint8_t weekday;
 	bool any_day, any_weekday; /* the field begins with "*" */
-	bool by_hours;             /* the hour field begins with "*" */
+	bool by_hours;             /* the minute or the hour field begins with "*": real time counts */
 };
 
 /* seed: for H. -1 with ERR_INVALID: the text names the field, what was expected and what was found. An expression that
@@ -36,7 +36,8 @@ int cron_parse(struct cron *c, const char *text, const char *seed, struct err *e
 
 #define CRON_NEVER INT64_MAX
 
-/* The first time later than `after`. What cron_parse accepts has one within 41 years. */
+/* The first time later than `after`. What cron_parse accepts has one within 41 years, unless the
+ * zone's clock jumps over each of them. */
 int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after);
 
 /* Which missed times are still run: none, the last one, or all. A time less than a minute ago is not missed. */

@@ -388,7 +388,8 @@ static struct zone *open_local(struct err *err)
 		return zone_posix("UTC0", err);
 	tz += *tz == ':';
 	z = *tz == '/' ? read_file(tz, tz, err) : open_named(tz, err);
-	return z ? z : zone_posix(tz, err); /* files first: EST5EDT is the name of a file, too */
+	/* Files first: EST5EDT is the name of a file, too. What is neither was most likely meant as a file's name. */
+	return z ? z : zone_posix(tz, &(struct err){ 0 });
 }
 
 struct zone *zone_open(const char *name, struct err *err)
