@@ -3,6 +3,7 @@
 and real hand-overs and crashes between minutes, on a file and on Redis. Takes two minutes, nearly all of them asleep.
 """
 
+import calendar
 import collections
 import json
 import os
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import crons
 from processes import LUNARCH, ROOT, scratch, wait_for
 from servers import Redis
 from tap import done, note, ok, same, skip
@@ -100,7 +102,10 @@ def says() -> None:
         ("\n61 * * * * x", r'tab:2: "61 \* \* \* \*": minute: expected 0 to 59, found "61"'),
         ("1 2 3 x", r"tab:1: found 4 fields, expected five"),
         ("@reboot x", r"tab:1: @reboot is about a machine"),
-        ("CRON_TZ=Mars\n* * * * * x", r"tab:1: CRON_TZ: found 'Mars', expected a time zone"),
+        ("CRON_TZ=Mars\n* * * * * x", r'tab:1: CRON_TZ: there is no time zone "Mars" \('),
+        ("0 0 3 * * * x", r"tab:1: found '\*' where the command is expected"),
+        ("0 0 3 * * MON-FRI x", r"tab:1: found 'MON-FRI' where the command is expected"),
+        ("*/x * * * * x", r'minute: expected a step as in \*/5, found "x"'),
         ("LOGNAME=x\n* * * * * x", r"tab:1: LOGNAME cannot be set"),
         ("LUNARCH_TOKEN=1\n* * * * * x", r"tab:1: LUNARCH_TOKEN cannot be set"),
         ("MAILTO=-oQ/tmp\n* * * * * x", r"tab:1: MAILTO: '-oQ/tmp' is no address"),
@@ -148,6 +153,52 @@ def says() -> None:
     )
     same(cron("check", os.path.join(ROOT, "examples", "crontab")).returncode, 0, "the example is a crontab")
     hostile()
+
+
+WARNED = [
+    ("0 4 * * * d $(date +%F)", r"tab:1: the command ends at its first %, and 'F\)' is its input: .* write \\%"),
+    (
+        "TZ=UTC 0 5 * * * x\n* * * * * y",
+        r"tab:1: all of this line is the value of TZ, and no job: put '0 5 \* \* \* x' on",
+    ),
+    ("TZ=UTC @daily x\n* * * * * y", r"tab:1: all of this line is the value of TZ"),
+    ("PATH=$PATH:/opt\n* * * * * x", r"tab:1: \$PATH is not expanded: .* Write it in full"),
+    (
+        "* * * * * x\n* * * * * root /x",
+        r"tab:2: the command begins with 'root', which is a user and no program: .*--system",
+    ),
+    ("* * * * * x\r", r"tab:1: the lines end with a carriage return, .*dos2unix"),
+    ("\ufeff* * * * * x", r"tab:1: the file begins with a byte order mark, .*: save it as UTF-8 without one"),
+    ("*/60 * * * * x", r"tab:1: '\*/60' means its first value alone"),
+    ("5/15 * * * * x", r"tab:1: '5/15' goes on to the end of the field here, and cron\(8\) refuses it"),
+    ("MAILFROM=a b\n* * * * * x", r"tab:1: MAILFROM: 'a b' is no address"),
+]
+
+
+def says_and_warns() -> None:
+    """One after the other: they write the same file."""
+    says()
+    warns()
+
+
+def warns() -> None:
+    for text, pattern in WARNED:
+        p = cron("check", write("tab", text + "\n"))
+        good = p.returncode == 0 and p.stdout.count("warning: ") == 1 and re.search(pattern, p.stdout)
+        ok(good and p.stdout.endswith(" 1 warning\n"), f"check warns of {text!r}", p)
+    quiet = "MAILTO=ann\n0 5 * * * x $HOME \\%\n0 5 1-7 * */7 date y\nC='cost $5'\n* * * * * sync x\n"
+    same(
+        cron("check", write("tab", quiet)).stdout, "3 jobs, no problem found\n", "and of nothing that is as it is meant"
+    )
+    names = (
+        "cd /srv && /usr/bin/flock -n /run/l timeout 5m /opt/make -j2 all",
+        "A=b env C=d python3 x",
+        "flock -n /l",
+        "/bin/a.sh",
+    )
+    listed = cron("list", write("tab", "".join(f"* * * * * {n}\n" for n in names))).stdout
+    found = re.findall(r"^([\w-]+)-[0-9a-f]{8} ", listed, re.M)
+    same(found, ["make", "python3", "flock", "a"], "a job is called by its program, and not by what only runs it")
 
 
 def hostile() -> None:
@@ -240,6 +291,104 @@ def shell_less() -> None:
         "a SHELL that is nowhere is named",
         r.stderr,
     )
+
+
+# ---- crontabs from the wild, beside Debian's cron and cronie ----
+
+# UTC: an ordinary day, and the nights in which the clock changes. The daemons look at three moments of many other days.
+DAY: Any = [((2026, 3, 2), (2026, 3, 3))]
+NIGHTS: Any = [((2026, 3, 28, 22), (2026, 3, 29, 6)), ((2026, 10, 24, 21), (2026, 10, 25, 6))]
+MOMENTS: Any = [
+    ((2026, month, day, hour), (2026, month, day, hour, 1))
+    for month, days in ((1, (1, 2)), (2, (28,)), (7, range(1, 17)), (12, (31,)))
+    for day in days
+    for hour in ((23, 4, 11) if month in (1, 2, 12) else (22, 3, 10))
+]
+
+
+def seconds(date: tuple[int, ...]) -> int:
+    return calendar.timegm((*date, 0, 0, 0, 0)[:6])
+
+
+def wild_tabs() -> dict[str, tuple[str, str]]:
+    """A name -> the reasons why the judges differ, and the text of the crontab."""
+    tabs = {}
+    system = False
+    with open(os.path.join(ROOT, "tests/cli/crontabs.txt"), encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            if number < 3 or line.startswith("## "):
+                system = line.startswith("## system")
+                continue
+            why, text = re.match(r"(?:\[([^\]]*)\] )?(.*)\n", line).groups()  # type: ignore[union-attr]
+            text = (text + "␊").replace("⟪EOF⟫␊", "").replace("⟪BOM⟫", "\ufeff")
+            text = text.replace("␊", "\n").replace("␍", "\r").replace("␉", "\t")
+            tabs[f"{'s' if system else 'u'}{number:03}"] = (why or "", text)
+    return tabs
+
+
+def ours(place: str, tabs: dict[str, tuple[bool, str]], spans: Any) -> dict[str, crons.Verdict]:
+    os.mkdir(place)
+    for name, (_, text) in tabs.items():
+        with open(os.path.join(place, name), "w", encoding="utf-8", newline="") as f:
+            f.write(text)
+    out, script = os.path.join(place, "out"), os.path.join(ROOT, "tests/cli/crontabs.lua")
+    plan = " ".join(f"{begin}-{end}" for begin, end in spans)
+    paths = [os.path.join(place, name) for name in tabs]
+    argv = [LUNARCH, "check", script, "--", out, plan, *paths]
+    p = subprocess.run(argv, env={**os.environ, "TZ": crons.ZONE}, capture_output=True, text=True, timeout=120)
+    verdicts = {}
+    with open(out, encoding="utf-8") as f:
+        for line in f:
+            seen = json.loads(line)
+            verdicts[seen["name"]] = crons.verdict(seen["error"], seen["jobs"])
+    if len(verdicts) != len(tabs):
+        raise RuntimeError(p.stderr)
+    return verdicts
+
+
+def differs(mine: crons.Verdict, theirs: crons.Verdict) -> bool:
+    return bool(mine.error) != bool(theirs.error) or (not mine.error and mine.jobs != theirs.jobs)
+
+
+def shown(v: crons.Verdict) -> str:
+    if v.error:
+        return f"refused: {v.error.splitlines()[0]}"
+    runs = [f"{len(times)} x {job.command!r} {dict(job.env)}" for job, times in v.jobs.items()]
+    return "taken: " + ("; ".join(runs) or "never runs")
+
+
+def wild() -> None:
+    """Each crontab is taken or refused, and runs at the same minutes, as by the real ones; or the docs say why."""
+    place = os.path.join(room, "wild")
+    os.mkdir(place)
+    clock, known = crons.build_clock(place), wild_tabs()
+    tabs = {name: (name[0] == "s", text) for name, (_, text) in known.items()}
+    whole, nights = [sorted((seconds(a), seconds(b)) for a, b in spans) for spans in (DAY + NIGHTS + MOMENTS, NIGHTS)]
+    said = {"ours": ours(f"{place}/ours", tabs, whole)}
+    often = {n for n, v in said["ours"].items() if sum(len(t) for t in v.jobs.values()) > 200}
+    groups = {"rare": ([n for n in tabs if n not in often], whole), "often": (sorted(often), nights)}
+    said["ours"].update(ours(f"{place}/nights", {n: tabs[n] for n in often}, nights))
+    for judge, daemon in (("Debian's cron", crons.debian()), ("cronie", crons.cronie())):
+        said[judge] = {}
+        for group, (names, spans) in groups.items():
+            os.mkdir(f"{place}/{judge[0]}{group}")
+            its = {n: tabs[n] for n in names}
+            said[judge].update(crons.judge(daemon, clock, f"{place}/{judge[0]}{group}", its, spans))
+    wrong, differing = [], set()
+    for name, (why, text) in known.items():
+        who = [j for j in ("Debian's cron", "cronie") if differs(said["ours"][name], said[j][name])]
+        verdicts = "".join(f"\n    {j}: {shown(v[name])}" for j, v in said.items())
+        if who:
+            differing.add(why)
+            note(f"{text!r}: {why or 'NOT LISTED'}{verdicts}")
+        if bool(who) != bool(why):
+            wrong.append(f"{text!r} [{why}]: differs from {who}{verdicts}")
+    what = f"{len(known)} crontabs from the wild: as Debian's cron and cronie, but for what is meant"
+    ok(not wrong, what, "\n".join(wrong))
+    with open(os.path.join(ROOT, "docs/cron.md"), encoding="utf-8") as f:
+        table = f.read().partition("## Beside cron(8)")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| ([^|]+?) \| ", table, re.M)) - {"what"}
+    same(listed, differing, "what is meant is the list in docs/cron.md, and nothing of it is over")
 
 
 # ---- beside Debian's cron(8) ----
@@ -424,17 +573,22 @@ def told(cluster: Cluster, minute: int) -> None:
     same(dict(how), want, f"{cluster.name}: the history says what came of each")
 
 
+SENDER = "MAILFROM=cron@example.org\nCONTENT_TYPE=text/html\nCONTENT_TRANSFER_ENCODING=7bit\n* * * * * echo sent%\n"
+
+
 def with_mail() -> None:
     mailer = write(
-        "sendmail", f'#!/bin/sh\necho "$@" >{room}/mail.args\ncat >{room}/mail.new && mv {room}/mail.new {room}/mail\n'
+        "sendmail",
+        f'#!/bin/sh\ncase "$*" in *" -f "*) to={room}/sender ;; *) to={room}/mail ;; esac\n'
+        'echo "$@" >$to.args\ncat >$to.new && mv $to.new $to\n',
     )
     os.chmod(mailer, 0o755)
-    tab = write("mail.tab", "MAILTO=ann@example.org,joe\n# lunarch: name=talks\n* * * * * echo said%\n")
+    tab = write("mail.tab", "MAILTO=ann@example.org,joe\n# lunarch: name=talks\n* * * * * echo said%\n" + SENDER)
     p = subprocess.Popen(
         [LUNARCH, "cron", "--lock", f"{room}/mailing", *STATE, "--sendmail", mailer, tab], stderr=subprocess.DEVNULL
     )
     try:
-        wait_for(lambda: os.path.exists(f"{room}/mail"), 240)
+        wait_for(lambda: all(os.path.exists(f"{room}/{name}") for name in ("mail", "sender")), 240)
     finally:
         p.terminate()
         same(p.wait(60), 0, "it stops with status 0")
@@ -447,6 +601,13 @@ def with_mail() -> None:
     )
     with open(f"{room}/mail.args") as f:
         ok(f.read().endswith(" ann@example.org joe\n"), "to those that MAILTO names")
+    ok(re.match(r'From: "\(Cron Daemon\)" <\w+@[\w.-]+>\n', text), "from the user at this machine", text)
+    with open(f"{room}/sender") as f, open(f"{room}/sender.args") as g:
+        text, argv = f.read(), g.read()
+    good = text.startswith('From: "(Cron Daemon)" <cron@example.org>\n') and " -f cron@example.org " in argv
+    ok(good, "or from MAILFROM", text + argv)
+    good = "\nContent-Type: text/html\nContent-Transfer-Encoding: 7bit\n" in text
+    ok(good, "CONTENT_TYPE and CONTENT_TRANSFER_ENCODING are the mail's", text)
     said = cron("history", "--lock", f"{room}/mailing", *STATE)
     ok(re.search(r"Z  ok +\d+\.\d s  talks  for 2", said.stdout), "the history has a line for it", said)
 
@@ -472,9 +633,16 @@ def on_redis() -> None:
         faults(Cluster("redis", f"redis://127.0.0.1:{server.port}/cron", 5))
 
 
-slow = [lambda: faults(Cluster("file", os.path.join(room, "lock"), JOBS)), on_redis, with_mail, reads, says, shell_less]
+slow = [
+    lambda: faults(Cluster("file", os.path.join(room, "lock"), JOBS)),
+    on_redis,
+    with_mail,
+    reads,
+    says_and_warns,
+    shell_less,
+]
 if os.geteuid() == 0 and os.path.exists("/usr/sbin/cron") and subprocess.run(["unshare", "-m", "true"]).returncode == 0:
-    slow.append(beside_debian)
+    slow += [beside_debian, wild]
 else:
     skip("beside Debian's cron", "this needs root, namespaces and Debian's package cron")
     note("install cron")
