@@ -27,6 +27,10 @@ local function iso(time)
 	return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(time))
 end
 
+local function one_line(text)
+	return (text:gsub("%c", " "))
+end
+
 local function is_file(path)
 	local file <close> = io.open(path, "r")
 	return file ~= nil
@@ -110,13 +114,16 @@ return function(natives, options, history)
 			end
 			return
 		end
-		local argv = { options.sendmail, "-FCronDaemon", "-i", "-oem" }
+		local sender = (job.env.MAILFROM or ""):match "^[%w_][%w@%._+=:/!-]*$" -- as in cronie, another one counts for nothing
+		local from = sender or job.env.LOGNAME .. "@" .. history.host
+		local argv = { options.sendmail, "-FCronDaemon", "-i", "-oem", sender and "-f" or nil, sender }
 		for address in to:gmatch "[^,%s]+" do
 			argv[#argv + 1] = address
 		end
-		local head = ("From: %s (Cron Daemon)\nTo: %s\nSubject: Cron <%s@%s> %s%s\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
-			.. "Content-Transfer-Encoding: 8bit\nAuto-Submitted: auto-generated\nX-Cron-Job: %s\n\n"):format(job.env.LOGNAME, to, job.env.LOGNAME,
-			history.host, job.command:gsub("%c", " "):sub(1, 500), run.status == "ok" and "" or " (" .. run.why .. ")", job.name)
+		local head = ("From: \"(Cron Daemon)\" <%s>\nTo: %s\nSubject: Cron <%s@%s> %s%s\nMIME-Version: 1.0\nContent-Type: %s\n"
+			.. "Content-Transfer-Encoding: %s\nAuto-Submitted: auto-generated\nX-Cron-Job: %s\n\n"):format(from, to, job.env.LOGNAME,
+			history.host, one_line(job.command):sub(1, 500), run.status == "ok" and "" or " (" .. run.why .. ")",
+			one_line(job.env.CONTENT_TYPE or "text/plain; charset=UTF-8"), one_line(job.env.CONTENT_TRANSFER_ENCODING or "8bit"), job.name)
 		argv.stdin = head .. output
 		tell("sendmail", job, argv)
 	end

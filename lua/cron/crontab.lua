@@ -1,6 +1,7 @@
 -- crontab(text, path, options): the jobs of a crontab, as cron(8) of Debian and cronie read it. Runs nothing (cron_run.lua), and reads no file.
 -- parse_time(expression, seed, zone): natives.cron. options: user, home; system: a user's name stands before each command.
 -- Returns the jobs, and a list of errors: "file:line: what was found, what was expected". With errors the jobs are not to be used.
+-- And a list of warnings: what is taken, and most likely not meant.
 
 local use = ...
 local suggest = use "suggest"
@@ -75,7 +76,7 @@ local function read_settings(text, into)
 	end
 end
 
--- NAME = VALUE: the name and the value; or nil, and what is wrong with it if it was meant as one; or nil alone.
+-- NAME = VALUE: the name, of whatever characters as in cron(8), and the value; or nil, and what is wrong with it if it was meant as one; or nil alone.
 local function read_variable(line)
 	local quote, name, rest = line:match "^([\"'])(.-)%1%s*=%s*(.*)$"
 	if not quote then
@@ -83,8 +84,6 @@ local function read_variable(line)
 	end
 	if not name then
 		return nil
-	elseif not name:find "^[%a_][%w_]*$" then
-		return nil, ("'%s' is no name of a variable"):format(name)
 	end
 	local value = rest:match "^(.*%S)" or "" -- in one pass, however many blanks there are
 	local first = value:match "^[\"']"
@@ -101,13 +100,14 @@ local function read_variable(line)
 end
 
 -- The command and its input: a "%" that no backslash precedes ends the command, and each further one ends a line of the input.
+-- In the command two backslashes are one, as for Debian's cron.
 local function split_command(text)
 	local parts, part, at = {}, {}, 1
 	while at <= #text do
 		local two = text:sub(at, at + 1)
 		local one = two:sub(1, 1)
-		if two == "\\%" then
-			part[#part + 1] = "%"
+		if two == "\\%" or (two == "\\\\" and #parts == 0) then
+			part[#part + 1] = two:sub(2)
 			at = at + 2
 		elseif one == "%" then
 			parts[#parts + 1] = table.concat(part)
@@ -121,7 +121,7 @@ local function split_command(text)
 	parts[#parts + 1] = table.concat(part)
 	local command = table.remove(parts, 1)
 	local input = #parts > 0 and table.concat(parts, "\n") or nil
-	if input and input:sub(-1) ~= "\n" then
+	if input and input:find "[^\n]$" then
 		input = input .. "\n"
 	end
 	return command, input
@@ -159,14 +159,54 @@ local function split_time(line)
 	return table.concat(fields, " "), rest
 end
 
-local function mail_to(value)
-	if value == nil or value == "" then
+-- What is taken as cron(8) takes it, or as it was meant, and may surprise: the settings of time that mean less than they seem to...
+local STEPS <const> = { 59, 23, 30, 11, 7 } -- the largest that leads to a second value; */7 is Sunday, for those who mean both days
+local function odd_time(time)
+	local i = 0
+	for field in time:gmatch "%S+" do
+		i = i + 1
+		for part in field:gmatch "[^,]+" do
+			local from, step = part:match "^(.-)/(%d+)$"
+			if from and tonumber(step) > STEPS[i] then
+				return ("'%s' means its first value alone: the step is larger than the field"):format(part)
+			elseif from and from:find "^%w+$" and from ~= "H" then
+				return ("'%s' goes on to the end of the field here, and cron(8) refuses it: write a range, as 5-59/15"):format(part)
+			end
+		end
+	end
+end
+
+-- ... variables, whose values cron(8) takes as they stand...
+local function odd_variable(name, value, parse_time)
+	local rest = value:match "^%S+%s+(.+)$"
+	local time = rest and (rest:match "^(@%a+)%s+%S" or rest:match "^(%S+%s+%S+%s+%S+%s+%S+%s+%S+)%s+%S")
+	if time and parse_time(time, "", "UTC") then
+		return ("all of this line is the value of %s, and no job: put '%s' on a line of its own"):format(name, rest)
+	elseif value:find "%$[%a_{]" then
+		return ("%s is not expanded: the value is '%s' as it stands. Write it in full"):format(value:match "%$[%w_{}]+", value)
+	end
+end
+
+-- ... and commands.
+local function odd_command(text, input)
+	local behind = input and (" " .. text):match "[^\\]%%(.*)$"
+	return input and ("the command ends at its first %%, and '%s' is its input: if a %% was meant, write \\%%"):format(behind or "") or nil
+end
+
+-- Whether the first word of a command is a field of time, as in lines of six or seven fields.
+local function sixth_field(command, parse_time)
+	local word = command:match "^%S+" or ""
+	return word:find "^%*" or word == "?" or (not word:find "^%l+$" and parse_time("0 0 * * " .. word, "", "UTC")) and word
+end
+
+local function mail_to(name, value)
+	if value == "" then
 		return value
 	end
 	for address in (value .. ","):gmatch "%s*([^,]*),?" do
 		address = address:match "^(.*%S)" or ""
 		if address ~= "" and not address:find "^[%w_][%w@%%._+=:/!-]*$" then
-			return nil, ("MAILTO: '%s' is no address"):format(address)
+			return nil, ("%s: '%s' is no address"):format(name, address)
 		end
 	end
 	return value
@@ -181,6 +221,12 @@ return function(parse_time)
 			self.errors[#self.errors + 1] = ("%s:%d: %s"):format(self.path, self.number, text)
 		elseif #self.errors == ERRORS_MAX then
 			self.errors[#self.errors + 1] = self.path .. ": and more"
+		end
+	end
+
+	function reader:warn(text)
+		if text then
+			self.warnings[#self.warnings + 1] = ("%s:%d: %s"):format(self.path, self.number, text)
 		end
 	end
 
@@ -204,6 +250,7 @@ return function(parse_time)
 
 	function reader:variable(name, value)
 		self:no_settings "a variable"
+		self:warn(odd_variable(name, value, parse_time))
 		if NEVER_SET[name] then
 			return self:fail(("%s cannot be set: it is the user that runs the jobs"):format(name))
 		elseif name == "RANDOM_DELAY" then
@@ -213,15 +260,16 @@ return function(parse_time)
 		elseif name == "CRON_TZ" then
 			local good, err = parse_time("0 0 * * *", "", value)
 			if not good or value == "" then
-				return self:fail(("CRON_TZ: found '%s', expected a time zone as Europe/Berlin%s"):format(value, err and ": " .. err.message or ""))
+				return self:fail("CRON_TZ: " .. (err and err.message or "found nothing, expected a time zone as Europe/Berlin"))
 			end
 			self.zone = value
 			return
-		elseif name == "MAILTO" then
-			local good, wrong = mail_to(value)
-			if not good then
+		elseif name == "MAILTO" or name == "MAILFROM" then
+			local good, wrong = mail_to(name, value)
+			if not good and name == "MAILTO" then
 				return self:fail(wrong)
 			end
+			self:warn(wrong)
 		end
 		-- A job has the variables above it: what stands below changes a copy.
 		local env = {}
@@ -280,11 +328,16 @@ return function(parse_time)
 		local program, input = split_command(command)
 		if program:find "^%s*$" then
 			return self:fail "found no command behind the time"
+		elseif sixth_field(program, parse_time) then
+			return self:fail(("found '%s' where the command is expected: cron(8) has five fields (minute hour day month weekday), and none of seconds or years")
+				:format(program:match "%S+"))
 		elseif #self.jobs == JOBS_MAX then
 			return self:fail(("found more than %d jobs"):format(JOBS_MAX))
 		end
+		self:warn(odd_time(time))
+		self:warn(odd_command(command, input))
 		self.jobs[#self.jobs + 1] = {
-			path = self.path, line = self.number, time = time, expression = expression, zone = self.zone or "local", text = command,
+			path = self.path, line = self.number, time = time, expression = expression, zone = self.zone or "local", text = command, system = self.options.system,
 			command = program, stdin = input, env = self.env, name = s.name, catch_up = s.catch_up, overlap = s.overlap,
 			timeout = s.timeout, retries = s.retries or 0, again = s.on_crash == "again",
 		}
@@ -295,6 +348,14 @@ return function(parse_time)
 			return self:fail(("found a line of %d bytes, expected at most %d"):format(#line, LINE_MAX))
 		elseif line:find("\0", 1, true) then
 			return self:fail "found a zero byte"
+		end
+		if self.number == 1 and line:find "^\xEF\xBB\xBF" then
+			self:warn "the file begins with a byte order mark, for which cron(8) refuses it or takes it for a name: save it as UTF-8 without one"
+			line = line:sub(4)
+		end
+		if line:find "\r$" and not self.carriage_return then
+			self.carriage_return = true
+			self:warn "the lines end with a carriage return, which cron(8) gives to the command: save the file with the ends of lines of Unix (dos2unix)"
 		end
 		line = line:gsub("^[ \t]+", ""):gsub("\r$", "")
 		if line == "" or line:sub(1, 1) == "#" then
@@ -312,13 +373,13 @@ return function(parse_time)
 	end
 
 	return function(text, path, options)
-		local self = setmetatable({ path = path, options = options, number = 0, jobs = {}, errors = {}, settings = {} }, reader)
+		local self = setmetatable({ path = path, options = options, number = 0, jobs = {}, errors = {}, warnings = {}, settings = {} }, reader)
 		self.env = { SHELL = "/bin/sh", PATH = "/usr/bin:/bin", HOME = options.home, LOGNAME = options.user }
 		for line in (text:sub(-1) == "\n" and text or text .. "\n"):gmatch "(.-)\n" do
 			self.number = self.number + 1
 			self:line(line)
 		end
 		self:no_settings "the end of the file"
-		return self.jobs, self.errors
+		return self.jobs, self.errors, self.warnings
 	end
 end

@@ -8,6 +8,9 @@ local LIST_TIMES <const> = 3 -- of each job
 local LATEST <const> = 253402300799 -- the last second of the year 9999
 local MARKS_MAX <const> = 15000 -- bytes of the checkpoint (16 KB) that the jobs' marks may take
 local MARK_BYTES <const> = 16 -- of a mark without the job's name: quotes, colon, comma, and the time
+-- Commands that run another, and how many arguments stand before it besides options and numbers.
+local WRAPPERS <const> = { flock = 1, nice = 0, ionice = 0, timeout = 0, env = 0, exec = 0, nohup = 0, setsid = 0, time = 0, chronic = 0, sudo = 0,
+	command = 0, chrt = 0, stdbuf = 0, ["systemd-cat"] = 0 }
 local ENOENT <const>, ENOTDIR <const>, EISDIR <const> = 2, 20, 21
 local TAIL <const> = 65536 -- bytes of each history, in which a leader looks for the jobs' last runs
 local SENDMAIL <const> = "/usr/sbin/sendmail"
@@ -116,6 +119,25 @@ return function(natives)
 		return ("%08x"):format(value >> 32)
 	end
 
+	-- The program of a command, behind what only prepares it or runs it: "cd /x && A=b exec /usr/bin/nice -n 5 flock -n /lock make" is make.
+	local function program_of(command)
+		local waits, options -- for an argument of a wrapper that is no option, and whether options may follow
+		for word in command:gsub("^%s*cd%s+%S+%s*[;&]+", ""):gmatch "[^%s;&|()]+" do
+			local name = word:match "([%w_-]*)[^/]*$"
+			local its = not (options and word:find "^%-") and not word:find "^[%a_][%w_]*=" and WRAPPERS[name]
+			if its then
+				waits, options = its, true
+			elseif options and (word:find "^%-" or word:find "^%d+[smhd]?$") or word:find "^[%a_][%w_]*=" then
+				options = options -- a wrapper's option or its number, or a variable
+			elseif waits and waits > 0 then
+				waits = waits - 1
+			else
+				return name
+			end
+		end
+		return command:match "^%s*(%S+)":match "([%w_-]*)[^/]*$"
+	end
+
 	-- Jobs without a name get one that stays the same while time, user and command do, wherever the line stands.
 	local function name_jobs(jobs, errors)
 		local taken, bytes = {}, 0
@@ -127,7 +149,7 @@ return function(natives)
 		end
 		for _, job in ipairs(jobs) do
 			if not job.name then
-				local program = job.command:match "^%s*(%S+)":match "([%w_-]*)[^/]*$"
+				local program = program_of(job.command)
 				local base = ("%s-%s"):format(program == "" and "job" or program:sub(1, 20), hash(job.zone .. "\n" .. job.time .. "\n" .. job.text))
 				local name, number = base, 1
 				while taken[name] do
@@ -160,10 +182,33 @@ return function(natives)
 		end
 	end
 
+	-- A user before the command, where there is none to be: the first word is a user's name and no program's.
+	local function check_users(jobs, warnings)
+		local users = {}
+		local passwords <close> = io.open("/etc/passwd", "r")
+		for line in passwords and passwords:lines() or function() end do
+			users[line:match "^[^:]*"] = true
+		end
+		local function is_program(name, path)
+			for directory in path:gmatch "[^:]+" do
+				if not is_missing(directory .. "/" .. name) then
+					return true
+				end
+			end
+		end
+		for _, job in ipairs(jobs) do
+			local word = job.command:match "^(%S+)%s+%S"
+			if word and not job.system and users[word] and not is_program(word, job.env.PATH) then
+				warnings[#warnings + 1] = ("%s:%d: the command begins with '%s', which is a user and no program: a system crontab has a user there, and wants "
+					.. "--system; else remove it"):format(job.path, job.line, word)
+			end
+		end
+	end
+
 	local function read(what, options)
 		local user, home = options_of(what, options)
 		local parse = use "crontab"(natives.cron)
-		local jobs, errors = {}, {}
+		local jobs, errors, warnings = {}, {}, {}
 		for _, path in ipairs(expand(options.files, errors)) do
 			local text, why = natives.kept("crontab " .. path, function() return text_of(path) end)
 			if text then
@@ -171,9 +216,10 @@ return function(natives)
 				if system == nil then
 					system = is_system(path)
 				end
-				local its, wrong = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
+				local its, wrong, odd = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
 				table.move(its, 1, #its, #jobs + 1, jobs)
 				table.move(wrong, 1, #wrong, #errors + 1, errors)
+				table.move(odd, 1, #odd, #warnings + 1, warnings)
 			else
 				errors[#errors + 1] = why
 			end
@@ -185,16 +231,17 @@ return function(natives)
 		if options.need_shells then
 			check_shells(jobs, options, errors)
 		end
-		return jobs, errors
+		check_users(jobs, warnings)
+		return jobs, errors, warnings
 	end
 
-	-- The jobs, or nil and an error with a line for each thing that is wrong.
+	-- The jobs, or nil and an error with a line for each thing that is wrong. With the jobs: a list of warnings.
 	function crontab.read(options)
-		local jobs, errors = read("crontab.read", options)
+		local jobs, errors, warnings = read("crontab.read", options)
 		if #errors > 0 then
 			return natives.fail("invalid", table.concat(errors, "\n"))
 		end
-		return jobs
+		return jobs, nil, warnings
 	end
 
 	local function parsed(job)

@@ -35,6 +35,7 @@ function crontab.election(options) end
 ---@param options lunarch.CrontabOptions
 ---@return lunarch.CrontabJob[]?
 ---@return lunarch.Error? err "invalid": a line for each thing that is wrong
+---@return string[]? warnings what is taken, and most likely not meant: a line each
 function crontab.read(options) end
 
 ---When a job runs next, after that time; seconds since 1970.
