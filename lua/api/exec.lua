@@ -36,6 +36,7 @@ return function(natives)
 		stdout = output "capture inherit null",
 		stderr = output "capture inherit null stdout",
 		max_output = "count",
+		until_closed = "boolean",
 		background = "boolean",
 	}
 	local of_a_stage = { timeout = "seconds", kill_after = "seconds", cwd = "text", user = known.user, env = "table", stderr = known.stderr,

@@ -78,9 +78,11 @@ return function(natives, options, history)
 		return env
 	end
 
+	-- As cron(8), which reads a job's output to its end: what the command leaves in the background is a part of the run, unless its output
+	-- goes elsewhere.
 	local function attempt(job, run)
 		return lunarch.exec { job.env.SHELL, "-c", job.command, stdin = job.stdin or "", stderr = "stdout", cwd = job.env.HOME,
-			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX }
+			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX, until_closed = true }
 	end
 
 	local function output_of(result, err)

@@ -145,6 +145,8 @@ static void read_spec(lua_State *L, int spec, struct child_spec *s)
 	s->output_max = (size_t)number(L, spec, "max_output", 1024 * 1024);
 	s->timeout_s = number(L, spec, "timeout", -1);
 	s->kill_after_s = number(L, spec, "kill_after", 2);
+	lua_getfield(L, spec, "until_closed");
+	s->until_closed = lua_toboolean(L, -1);
 }
 
 static int start_one(lua_State *L, struct exec_job *j, int i, bool hold, struct err *err)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int open_proc(pid_t pid, const char *file, int flags)
@@ -45,7 +46,7 @@ struct numbers {
 	char buffer[4096] __attribute__((aligned(8)));
 };
 
-/* The next entry that is a number; 0 at the end. */
+/* The next entry that is a number above 0; 0 at the end. */
 static pid_t next_number(struct numbers *d)
 {
 	for (;;) {
@@ -359,6 +360,50 @@ void tree_kill_children(int fd)
 
 	if (fd >= 0 && lseek(fd, 0, SEEK_SET) == 0)
 		meet_all_in(&w, fd);
+}
+
+/* ---- who writes to a pipe ---- */
+
+struct writers {
+	pid_t self, but;
+	const char *pipe;
+	int signal;
+};
+
+static bool fd_writes_to(int dir, pid_t fd, const char *pipe)
+{
+	char name[16], to[64];
+	struct stat st;
+
+	snprintf(name, sizeof name, "%d", fd);
+	ssize_t len = readlinkat(dir, name, to, sizeof to);
+	/* The mode of the link says how the descriptor is open (proc(5)). */
+	return len == (ssize_t)strlen(pipe) && memcmp(to, pipe, (size_t)len) == 0 &&
+	       fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mode & S_IWUSR;
+}
+
+static bool signal_writer(void *arg, pid_t pid)
+{
+	const struct writers *w = arg;
+	struct numbers fds = { .fd = -1 };
+	bool found = false;
+	pid_t fd;
+
+	if (pid == w->self || getpgid(pid) == w->but || (fds.fd = open_proc(pid, "fd", O_DIRECTORY)) < 0)
+		return true;
+	while (!found && (fd = next_number(&fds)))
+		found = fd_writes_to(fds.fd, fd, w->pipe);
+	close(fds.fd);
+	if (found)
+		kill(pid, w->signal);
+	return true;
+}
+
+void tree_signal_writers(struct tree *t, pid_t root, pid_t but, const char *pipe, int signal)
+{
+	struct writers w = { .self = getpid(), .but = but, .pipe = pipe, .signal = signal };
+
+	tree_walk(t, root, signal_writer, &w);
 }
 
 /* ---- environment ---- */

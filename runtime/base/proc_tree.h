@@ -57,6 +57,11 @@ int tree_own_children(void);
  * one generation after the other. */
 void tree_kill_children(int fd);
 
+/* Sends the signal to all descendants of root, but not to this process and the process group `but`, that hold this pipe
+ * open for writing: as "pipe:[INODE]", readlink(2) of its descriptor in /proc. Who hides its descriptors from us
+ * (another user) is not seen. */
+void tree_signal_writers(struct tree *t, pid_t root, pid_t but, const char *pipe, int signal);
+
 enum tree_env {
 	TREE_ENV_FOUND,      /* value holds the variable's value, cut to size */
 	TREE_ENV_MISSING,    /* the process lives and has no such variable; also for a moment during execve(2) */

@@ -1,10 +1,12 @@
 #include "script/child.h"
 
 #include "base/mem.h"
+#include "base/proc_tree.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,6 +17,8 @@
 
 #define READ_BYTES 65536
 #define READS_AFTER_END 16 /* reads more than a pipe holds, but ends even if a grandchild goes on writing */
+#define KILL_AGAIN 0.2     /* seconds; who holds its output may have started another meanwhile */
+#define KILLS 20           /* then its output is closed, whoever holds it */
 
 /* A collected output: what was read and has not been taken. */
 struct stream {
@@ -23,6 +27,7 @@ struct stream {
 	size_t at;        /* so many bytes have been taken */
 	size_t scanned;   /* there is no end of a line before that byte */
 	bool holds;       /* when it is full, no more is read until child_took */
+	char pipe[32];    /* as /proc calls it */
 };
 
 struct child {
@@ -37,6 +42,10 @@ struct child {
 	nsec begun;     /* CLOCK_MONOTONIC, as for sleep */
 	double kill_after_s;
 	size_t output_max;
+	int kills;
+	bool until_closed;
+	bool waits; /* it has ended, and its output is not closed: it is not reaped, so that no other group can get its
+	               number */
 	bool stopping, ended, released;
 	void (*changed)(void *arg);
 	void *arg;
@@ -61,6 +70,8 @@ static struct ev_loop *loop_of(const struct child *c)
 {
 	return sched_loop(c->scope->sched);
 }
+
+static void child_over(struct child *c);
 
 static void child_tell(struct child *c)
 {
@@ -91,6 +102,14 @@ static void child_collect(struct child *c, struct stream *s, const char *bytes, 
 	buf_add(s->text, bytes, len);
 }
 
+static void stream_close(struct child *c, struct stream *s)
+{
+	ev_io_stop(loop_of(c), &s->readable);
+	if (s->readable.fd >= 0)
+		close(s->readable.fd);
+	s->readable.fd = -1;
+}
+
 /* false: nothing more can be read now, or the output has ended */
 static bool read_output(struct child *c, struct stream *s)
 {
@@ -99,12 +118,18 @@ static bool read_output(struct child *c, struct stream *s)
 
 	if (n > 0)
 		child_collect(c, s, bytes, (size_t)n);
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-		ev_io_stop(loop_of(c), &s->readable);
-		close(s->readable.fd);
-		s->readable.fd = -1;
-	}
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		stream_close(c, s);
 	return n > 0;
+}
+
+static bool child_writes(const struct child *c)
+{
+	bool open = false;
+
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		open = open || c->stream[i].readable.fd >= 0;
+	return open;
 }
 
 static void stream_on_readable(struct ev_loop *loop, ev_io *io, int revents)
@@ -114,6 +139,10 @@ static void stream_on_readable(struct ev_loop *loop, ev_io *io, int revents)
 
 	(void)revents;
 	read_output(c, s);
+	if (c->waits && !child_writes(c)) {
+		child_over(c);
+		return;
+	}
 	if (s->holds && full(c, s))
 		ev_io_stop(loop, io); /* the pipe fills, and the child waits, as with any reader */
 	child_tell(c);
@@ -170,14 +199,41 @@ bool child_line(struct child *c, int output, struct child_line *line)
 
 /* ---- stopping ---- */
 
+/* To its group; and to all that hold its output, if these count as parts of it. They are below the guard, which is our
+ * parent and a subreaper. */
+static void child_send(const struct child *c, int signal)
+{
+	kill(-c->pid, signal);
+	if (!c->until_closed)
+		return;
+	struct tree *t = mem_zero(sizeof *t);
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		if (c->stream[i].readable.fd >= 0 && *c->stream[i].pipe)
+			tree_signal_writers(t, getppid(), c->pid, c->stream[i].pipe, signal);
+	free(t);
+}
+
+static void child_give_up(struct child *c)
+{
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		stream_close(c, &c->stream[i]);
+	if (c->waits)
+		child_over(c);
+}
+
 static void child_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct child *c = timer->data;
 
-	(void)loop;
 	(void)revents;
 	if (c->stopping) {
-		kill(-c->pid, SIGKILL);
+		child_send(c, SIGKILL);
+		if (c->until_closed && ++c->kills == KILLS) {
+			child_give_up(c);
+		} else if (c->until_closed) {
+			ev_timer_set(timer, KILL_AGAIN, 0);
+			ev_timer_start(loop, timer);
+		}
 		return;
 	}
 	c->end.timed_out = true;
@@ -193,8 +249,8 @@ void child_stop(struct child *c, double kill_after_s)
 	if (c->stopping && ev_timer_remaining(loop, &c->timer) <= kill_after_s)
 		return;
 	if (!c->stopping) {
-		kill(-c->pid, SIGTERM);
-		kill(-c->pid, SIGCONT); /* a stopped process does not handle SIGTERM until it is continued */
+		child_send(c, SIGTERM);
+		child_send(c, SIGCONT); /* a stopped process does not handle SIGTERM until it is continued */
 	}
 	c->stopping = true;
 	ev_now_update(loop);
@@ -211,7 +267,10 @@ void child_stop_gently(struct child *c)
 
 bool child_signal(struct child *c, int signal)
 {
-	return !c->ended && kill(-c->pid, signal) == 0;
+	if (c->ended)
+		return false;
+	child_send(c, signal);
+	return true;
 }
 
 /* ---- its end ---- */
@@ -227,13 +286,8 @@ static void child_stop_watching(struct child *c, struct ev_loop *loop)
 	ev_timer_stop(loop, &c->timer);
 	ev_io_stop(loop, &c->exited);
 	close(c->pidfd);
-	for (int i = 0; i < CHILD_OUTPUTS; i++) {
-		struct stream *s = &c->stream[i];
-		ev_io_stop(loop, &s->readable);
-		if (s->readable.fd >= 0)
-			close(s->readable.fd);
-		s->readable.fd = -1;
-	}
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		stream_close(c, &c->stream[i]);
 }
 
 static void read_the_rest(struct child *c)
@@ -268,13 +322,25 @@ static bool child_reap(struct child *c)
 static void child_on_exit(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct child *c = io->data;
-	struct scope *scope = c->scope;
 
 	(void)revents;
+	if (c->until_closed)
+		read_the_rest(c);
+	c->waits = c->until_closed && child_writes(c);
+	if (c->waits)
+		ev_io_stop(loop, io);
+	else
+		child_over(c);
+}
+
+static void child_over(struct child *c)
+{
+	struct scope *scope = c->scope;
+
 	if (!child_reap(c))
 		return;
 	read_the_rest(c);
-	child_stop_watching(c, loop);
+	child_stop_watching(c, loop_of(c));
 	c->ended = true;
 	scope_drop_child(&c->in_scope);
 	if (c->released)
@@ -289,8 +355,12 @@ static void child_on_exit(struct ev_loop *loop, ev_io *io, int revents)
 static void watch_output(struct child *c, int i, int fd, bool hold)
 {
 	struct stream *s = &c->stream[i];
+	char path[32];
 
 	s->text = &c->end.output[i];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	if (fd >= 0 && c->until_closed && readlink(path, s->pipe, sizeof s->pipe - 1) < 0)
+		*s->pipe = '\0'; /* no /proc: its group alone is known */
 	s->holds = hold;
 	ev_io_init(&s->readable, stream_on_readable, fd, EV_READ);
 	s->readable.data = c;
@@ -345,6 +415,7 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 		             .begun = begun,
 		             .output_max = spec->output_max,
 		             .kill_after_s = spec->kill_after_s,
+		             .until_closed = spec->until_closed,
 		             .changed = spec->changed,
 		             .arg = spec->arg };
 	for (int i = 0; i < CHILD_OUTPUTS; i++)

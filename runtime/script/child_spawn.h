@@ -37,6 +37,8 @@ struct child_spec {            /* borrowed for the call only */
 	/* Used by child_start only. */
 	size_t output_max; /* bytes kept of each output */
 	bool hold;         /* more output stays in the pipe until child_took; else it is dropped */
+	bool until_closed; /* it has not ended as long as anybody holds its collected output open: until then it is
+	                      not reaped, and who holds it gets the signals of its group, too */
 	double timeout_s;  /* after it, SIGTERM to the group, and SIGKILL kill_after_s later; < 0: none */
 	double kill_after_s;
 	void (*changed)(void *arg); /* called from the loop: more output has come, or the end. May be NULL */

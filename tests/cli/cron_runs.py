@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""`lunarch cron`: how long a run lasts, and what is kept of it, told of it and taken on into changed crontabs. Takes
+20 s."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, scratch, wait_for
+from tap import done, note, ok, same
+
+room = scratch()
+STATE = ("--state-dir", os.path.join(room, "state"))
+OUT = ("--output-dir", os.path.join(room, "out"))
+TAB = os.path.join(room, "tab")
+GATED = f"echo began >>{room}/$LUNARCH_CRON_JOB.began; while [ ! -e {room}/$LUNARCH_CRON_JOB.gate ]; do sleep 0.05; done"
+LINGERS = f'echo $$ >{room}/lingers.pid; trap "" TERM; while :; do sleep 1; done'
+
+
+def lunarch(*args: str) -> Any:
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def run(*args: str) -> Any:
+    return lunarch("cron", "run", *STATE, "--lock", "jobs", *args)
+
+
+def later(*args: str) -> "subprocess.Popen[str]":
+    argv = [LUNARCH, "cron", "run", *STATE, "--lock", "jobs", "--wait", *args]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def answer(p: Any, status: int, pattern: str, what: str) -> None:
+    """p: one that has ended, or later()'s."""
+    said = p.communicate(timeout=120)[0] if isinstance(p, subprocess.Popen) else p.stdout + p.stderr
+    ok(p.returncode == status and re.search(pattern, said), what, f"status {p.returncode}: {said}")
+
+
+def text(name: str) -> str:
+    path = os.path.join(room, name)
+    if not os.path.exists(path):
+        return ""
+    with open(path, errors="replace") as f:
+        return f.read()
+
+
+def write(name: str, content: str) -> None:
+    with open(os.path.join(room, name), "w") as f:
+        f.write(content)
+
+
+def opens(name: str) -> None:
+    write(name + ".gate", "")
+
+
+def output(name: str) -> str:
+    host = os.uname().nodename
+    return text(f"out/{name}.{host}.log")
+
+
+def gone(pid: str) -> bool:
+    """It has ended, whether it was reaped or not."""
+    try:
+        with open(f"/proc/{pid.strip()}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def elector(name: str, *args: str) -> Candidate:
+    identity = ("--identity", name, "--shutdown-grace", "2s")
+    return Candidate(*STATE, *OUT, "--lock", "jobs", *identity, *args, TAB, command="cron", name=name)
+
+
+# ---- how long a run lasts ----
+
+BACKGROUND = f"""MAILTO=''
+# lunarch: name=behind overlap=skip
+0 0 1 1 * echo $$ >{room}/behind.pid; echo early; {{ {GATED}; echo late; echo end >{room}/behind.end; }} &
+# lunarch: name=lingers timeout=1s
+0 0 1 1 * setsid sh -c '{LINGERS}' &
+# lunarch: name=daemon
+0 0 1 1 * sh -c 'echo $$ >{room}/daemon.pid; exec sleep 1000' >/dev/null 2>&1 & echo started
+"""
+
+
+def background() -> None:
+    p = later("behind")
+    wait_for(lambda: text("behind.began") and gone(text("behind.pid")))
+    answer(run("behind"), 1, "it runs already", "`job &` runs as long as it holds its output, also for overlap=skip")
+    opens("behind")
+    answer(p, 0, "exit status 0", "and its run has ended when it has")
+    same(text("behind.end"), "end\n", "it has come to its end, and not died of SIGPIPE at its output")
+    ok("\nearly\nlate\n" in output("behind"), "which is kept, as that of before", output("behind"))
+    answer(run("--wait", "lingers"), 124, "its timeout of 1 s", "a timeout holds for what goes on in the background")
+    ok(
+        wait_for(lambda: text("lingers.pid") and gone(text("lingers.pid"))),
+        "and kills it, in a session of its own and without SIGTERM, too",
+    )
+    answer(run("--wait", "daemon"), 0, "exit status 0", "a run does not wait for what has closed its output")
+    ok(not gone(text("daemon.pid")), "and lets it go on")
+
+
+write("tab", BACKGROUND)
+first = elector("a")
+first.event("became_leader")
+try:
+    background()
+except Exception as e:  # pylint: disable=broad-except
+    ok(False, "the test comes to its end", repr(e))
+    first.log()
+    note(repr(e))
+stop_everyone()
+done()
