@@ -36,6 +36,7 @@ return function(natives)
 		stdout = output "capture inherit null",
 		stderr = output "capture inherit null stdout",
 		max_output = "count",
+		both_ends = "boolean",
 		until_closed = "boolean",
 		background = "boolean",
 	}

@@ -82,7 +82,7 @@ return function(natives, options, history)
 	-- goes elsewhere.
 	local function attempt(job, run)
 		return lunarch.exec { job.env.SHELL, "-c", job.command, stdin = job.stdin or "", stderr = "stdout", cwd = job.env.HOME,
-			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX, until_closed = true }
+			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX, both_ends = true, until_closed = true }
 	end
 
 	local function output_of(result, err)
@@ -90,7 +90,7 @@ return function(natives, options, history)
 		if not how then
 			return err.message .. "\n"
 		end
-		return how.stdout .. (how.truncated and ("\n[only the first %d bytes were kept]\n"):format(OUTPUT_MAX) or "")
+		return how.stdout
 	end
 
 	local function tell(what, job, argv)

@@ -311,6 +311,7 @@ function Semaphore:acquire(timeout) end
 ---@field stdout? "capture"|"inherit"|"null"|lunarch.ExecFile
 ---@field stderr? "capture"|"inherit"|"null"|"stdout"|lunarch.ExecFile
 ---@field max_output? integer bytes kept of each output (1048576)
+---@field both_ends? boolean of longer output keep the beginning and the end, with a line between that says how much is left out
 ---@field until_closed? boolean it has ended when nobody holds its output open any more, too: what it left in the background is a part of it
 ---@field background? boolean return a lunarch.Child at once
 

@@ -133,7 +133,7 @@ static void output(lua_State *L, int spec, struct child_spec *s, int i)
 /* Reads the description, which lua/api/exec.lua has checked, at the index spec. */
 static void read_spec(lua_State *L, int spec, struct child_spec *s)
 {
-	luaL_checkstack(L, 24, NULL);
+	luaL_checkstack(L, 26, NULL);
 	s->argv = texts(L, spec, "argv");
 	s->env = texts(L, spec, "env");
 	s->directory = text(L, spec, "cwd", NULL);
@@ -145,6 +145,8 @@ static void read_spec(lua_State *L, int spec, struct child_spec *s)
 	s->output_max = (size_t)number(L, spec, "max_output", 1024 * 1024);
 	s->timeout_s = number(L, spec, "timeout", -1);
 	s->kill_after_s = number(L, spec, "kill_after", 2);
+	lua_getfield(L, spec, "both_ends");
+	s->both_ends = lua_toboolean(L, -1);
 	lua_getfield(L, spec, "until_closed");
 	s->until_closed = lua_toboolean(L, -1);
 }

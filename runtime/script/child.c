@@ -25,6 +25,7 @@ struct stream {
 	ev_io readable;
 	struct buf *text; /* in child_end */
 	size_t at;        /* so many bytes have been taken */
+	size_t left_out;  /* bytes that are not kept between its beginning and its end */
 	size_t scanned;   /* there is no end of a line before that byte */
 	bool holds;       /* when it is full, no more is read until child_took */
 	char pipe[32];    /* as /proc calls it */
@@ -43,7 +44,7 @@ struct child {
 	double kill_after_s;
 	size_t output_max;
 	int kills;
-	bool until_closed;
+	bool until_closed, both_ends;
 	bool waits; /* it has ended, and its output is not closed: it is not reaped, so that no other group can get its
 	               number */
 	bool stopping, ended, released;
@@ -91,10 +92,30 @@ static bool full(const struct child *c, const struct stream *s)
 	return held(s) > 0 && held(s) >= c->output_max;
 }
 
+/* Of what has not been taken. */
+static void child_leave_out(struct child *c, struct stream *s)
+{
+	size_t more = held(s) > c->output_max ? held(s) - c->output_max : 0;
+	char *from = s->text->data + s->at + c->output_max / 2;
+
+	if (!more)
+		return;
+	memmove(from, from + more, held(s) - c->output_max / 2 - more);
+	s->text->len -= more;
+	s->left_out += more;
+	c->end.truncated = true;
+}
+
 static void child_collect(struct child *c, struct stream *s, const char *bytes, size_t len)
 {
 	size_t room = held(s) < c->output_max ? c->output_max - held(s) : 0;
 
+	if (c->both_ends && !s->holds) {
+		buf_add(s->text, bytes, len);
+		if (held(s) > 2 * c->output_max) /* not each time, since all of the end is moved */
+			child_leave_out(c, s);
+		return;
+	}
 	if (len > room && !s->holds) {
 		c->end.truncated = true;
 		len = room;
@@ -416,6 +437,7 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 		             .output_max = spec->output_max,
 		             .kill_after_s = spec->kill_after_s,
 		             .until_closed = spec->until_closed,
+		             .both_ends = spec->both_ends,
 		             .changed = spec->changed,
 		             .arg = spec->arg };
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
@@ -435,12 +457,31 @@ bool child_ended(const struct child *c)
 	return c->ended;
 }
 
+static void child_say_left_out(struct child *c, struct stream *s)
+{
+	struct buf all = { 0 };
+	size_t half = c->output_max / 2;
+
+	child_leave_out(c, s);
+	if (!s->left_out)
+		return;
+	buf_add(&all, s->text->data, half);
+	buf_printf(&all, "%s[%zu bytes are left out here]\n", half && all.data[half - 1] == '\n' ? "" : "\n", s->left_out);
+	buf_add(&all, s->text->data + half, s->text->len - half);
+	buf_fini(s->text);
+	*s->text = all;
+}
+
 void child_take(struct child *c, struct child_end *end)
 {
 	for (int i = 0; i < CHILD_OUTPUTS; i++) {
 		struct stream *s = &c->stream[i];
 		buf_drop(s->text, s->at);
 		s->at = s->scanned = 0;
+		if (c->both_ends) {
+			child_say_left_out(c, s);
+			continue;
+		}
 		if (s->text->len > c->output_max) { /* held for a reader that did not take it */
 			s->text->len = c->output_max;
 			c->end.truncated = true;

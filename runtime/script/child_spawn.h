@@ -36,6 +36,7 @@ struct child_spec {            /* borrowed for the call only */
 
 	/* Used by child_start only. */
 	size_t output_max; /* bytes kept of each output */
+	bool both_ends;    /* of longer output the beginning and the end are kept, and a line between the two */
 	bool hold;         /* more output stays in the pipe until child_took; else it is dropped */
 	bool until_closed; /* it has not ended as long as anybody holds its collected output open: until then it is
 	                      not reaped, and who holds it gets the signals of its group, too */

@@ -86,6 +86,8 @@ BACKGROUND = f"""MAILTO=''
 0 0 1 1 * setsid sh -c '{LINGERS}' &
 # lunarch: name=daemon
 0 0 1 1 * sh -c 'echo $$ >{room}/daemon.pid; exec sleep 1000' >/dev/null 2>&1 & echo started
+# lunarch: name=long
+0 0 1 1 * echo begins; yes | head -c 1000000; echo ends; exit 5
 """
 
 
@@ -106,11 +108,19 @@ def background() -> None:
     ok(not gone(text("daemon.pid")), "and lets it go on")
 
 
+def long_output() -> None:
+    answer(run("--wait", "long"), 5, "exit status 5", "a job says much")
+    kept, cut = output("long"), re.search(r"\n\[(\d+) bytes are left out here\]\n", output("long"))
+    ok("\nbegins\ny\n" in kept and kept.endswith("\ny\nends\n"), "its beginning and its end are kept", kept[-100:])
+    ok(cut and int(cut[1]) == 1000000 + 12 - 262144, "and a line says how much is left out between them", cut)
+
+
 write("tab", BACKGROUND)
 first = elector("a")
 first.event("became_leader")
 try:
     background()
+    long_output()
 except Exception as e:  # pylint: disable=broad-except
     ok(False, "the test comes to its end", repr(e))
     first.log()
