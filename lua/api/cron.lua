@@ -57,7 +57,7 @@ return function(deps)
 	local function check_name(term, name)
 		local names = jobs_of[term] or {}
 		jobs_of[term] = names
-		if names[name] and not names[name].task:done() then
+		if names[name] and not names[name].gone and not names[name].task:done() then
 			fail(3, ("there is a job \"%s\" already: give each a name of its own, as in { name = \"report\" }"):format(name))
 		end
 		return names
@@ -133,7 +133,7 @@ return function(deps)
 	-- Calls f, and with `again` marks it when f says that it is done, or has returned. Then what was left out meanwhile is marked, too.
 	-- A time that was asked for is no time of the expression, and is not marked itself.
 	local function run(state, tick)
-		local marked = not state.options.again
+		local marked = not state.options.again -- state.options may be others by then
 		local function done()
 			marked = marked or mark(state.term, state.name, state.names, tick.asked and state.last or math.max(tick.time, state.last))
 			return marked
@@ -166,7 +166,7 @@ return function(deps)
 		state.busy = state.busy or (not why and options.overlap ~= true) or nil
 		local before = not options.again or why == "late"
 		state.taking = before and not why and due
-		if before and (not mark(term, state.name, state.names, due) or (not why and term:stopping())) then
+		if before and (not mark(term, state.name, state.names, due) or (not why and (term:stopping() or state.gone))) then
 			return false
 		end
 		state.last, state.taking = due, nil
@@ -184,8 +184,8 @@ return function(deps)
 		return true
 	end
 
-	local function loop(state, job)
-		local term, name, names, options = state.term, state.name, state.names, state.options
+	local function loop(state)
+		local term, name, names = state.term, state.name, state.names
 		local behind, slept = watch_clock(name), 0
 		local _ <close> = setmetatable({}, { __close = function()
 			if state.taking then
@@ -194,15 +194,17 @@ return function(deps)
 		end })
 		state.last = last_time(term, name, names)
 		wake_all(state)
-		while state.last and not term:stopping() do
+		while state.last and not state.gone and not term:stopping() do
 			local now = deps.now()
-			local due, wake, why = look(state, job, now, options.catch_up or "last")
+			local due, wake, why = look(state, state.job, now, state.options.catch_up or "last")
 			behind(state.last, now, slept)
 			slept = 0
 			if not due then
 				slept = math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now))
+				state.resting = true
 				deps.rest(slept) -- it ends early when the term drains
-			elseif state.busy and not options.overlap then -- by a run that was asked for
+				state.resting = nil
+			elseif state.busy and not state.options.overlap then -- by a run that was asked for
 				state.free:wait()
 				state.busy_from, state.busy_to = state.asked_from, deps.now()
 			elseif not take(state, due, now, why) then
@@ -233,6 +235,7 @@ return function(deps)
 	-- "unknown" job, "overlap", or "queued": another one that was asked for waits already. At the beginning of a term it waits for the job's.
 	local function ask(term, name, tick)
 		local state = (jobs_of[term] or {})[name]
+		state = state and not state.gone and state or nil
 		local rule = state and state.options.overlap
 		if state and not state.last then
 			state.free:wait()
@@ -262,10 +265,27 @@ return function(deps)
 			fail(2, err.message)
 		end
 		local names = check_name(term, name)
-		local state = { term = term, name = name, names = names, f = f, options = options, free = deps.signal() }
-		state.task, names[name] = term:spawn(loop, state, job), state
+		local state = names[name]
+		if not (state and state.gone) then
+			state = { term = term, name = name, names = names, free = deps.signal() }
+		end
+		names[name], state.f, state.options, state.job, state.gone = state, f, options, job, nil
+		if not state.task or state.task:done() then
+			state.task = term:spawn(loop, state)
+		end
 		return state.task
 	end
 
-	return start, ask
+	-- The job begins no more. What runs goes on, and counts for `overlap` if the job is started again under its name.
+	local function drop(term, name)
+		local state = jobs_of[term][name]
+		state.gone = true
+		if state.resting then
+			state.resting = nil
+			state.task:cancel()
+			state.task = nil
+		end
+	end
+
+	return start, ask, drop
 end

@@ -64,7 +64,7 @@ local function make_api(natives)
 	end
 	function natives.term_methods.cron(term, expression, f, options)
 		if not natives.cron_jobs then
-			natives.cron_jobs, natives.cron_ask = use "cron" {
+			natives.cron_jobs, natives.cron_ask, natives.cron_drop = use "cron" {
 				parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, rest = natives.rest,
 				signal = natives.signal, get = checkpoint().get, update = checkpoint().update,
 			}

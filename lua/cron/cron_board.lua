@@ -4,16 +4,10 @@
 
 return function(natives, next_time)
 	local board = {}
-	local known = {} -- job -> what is told of it
+	local known = {} -- by name: what is told of it, and the job
 
-	local function of(job)
-		known[job] = known[job] or { name = job.name, schedule = job.time, zone = job.zone, running = 0 }
-		return known[job]
-	end
-
-	local function tell(job)
-		local it = of(job)
-		it.next = next_time(job, math.floor(natives.time.now()))
+	local function tell(it)
+		it.next = next_time(it.job, math.floor(natives.time.now()))
 		natives.job(it)
 	end
 
@@ -30,6 +24,19 @@ return function(natives, next_time)
 			and (run.why == nil or type(run.why) == "string" and #run.why <= 500) and run.status ~= "skipped"
 	end
 
+	-- There is this job, or it is another one now. Told only within a term.
+	function board.set(job)
+		local it = known[job.name] or { name = job.name, running = 0 }
+		known[job.name], it.job, it.schedule, it.zone = it, job, job.time, job.zone
+		tell(it)
+	end
+
+	-- There is no such job any more, whether its last run has ended or not.
+	function board.drop(name)
+		known[name] = nil
+		natives.job { name = name }
+	end
+
 	-- A term begins: all jobs are told, with the last runs of earlier terms as far as they are known. past: a list, oldest first.
 	function board.begin(term, jobs, past)
 		local last = {}
@@ -39,7 +46,8 @@ return function(natives, next_time)
 			end
 		end
 		for _, job in ipairs(jobs) do
-			local it, run = of(job), last[job.name]
+			board.set(job)
+			local it, run = known[job.name], last[job.name]
 			if run and not it.status then
 				take_last(it, run)
 				-- without an end, and its leader leads no more
@@ -48,23 +56,25 @@ return function(natives, next_time)
 			if it.status == "running" then -- of this term: its end is not told yet
 				it.last, it.status = nil, nil
 			end
-			tell(job)
+			tell(it)
 		end
 	end
 
-	function board.began(job)
-		of(job).running = of(job).running + 1
-		tell(job)
+	local function change(job, by, run)
+		local it = known[job.name]
+		if not it then
+			return
+		end
+		it.running = math.max(0, it.running + by)
+		if run then
+			take_last(it, run)
+		end
+		tell(it)
 	end
 
-	function board.ended(job, run)
-		local it = of(job)
-		it.running = it.running - 1
-		take_last(it, run)
-		tell(job)
-	end
-
-	board.skipped = tell
+	function board.began(job) change(job, 1) end
+	function board.ended(job, run) change(job, -1, run) end
+	function board.skipped(job) change(job, 0) end
 
 	return board
 end

@@ -176,7 +176,7 @@ return function(natives, options, history)
 		runner.running[run] = nil
 		local others = false
 		for _, other in pairs(runner.running) do
-			others = others or other == job
+			others = others or other.name == job.name
 		end
 		metric(false, "running", job, others and 1 or 0)
 		repeat until not idle:wake()
@@ -235,7 +235,7 @@ return function(natives, options, history)
 	function runner.running_since(job)
 		local since
 		for run, other in pairs(runner.running) do
-			since = other == job and math.max(since or 0, run.began) or since
+			since = other.name == job.name and math.max(since or 0, run.began) or since
 		end
 		return since
 	end

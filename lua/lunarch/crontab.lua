@@ -95,7 +95,7 @@ return function(natives)
 	local function expand(files, errors)
 		local list = {}
 		for _, path in ipairs(files) do
-			local its, why = natives.kept("crontabs " .. path, function() return files_of(path) end)
+			local its, why = files_of(path)
 			for file in (its or ""):gmatch "[^\0]+" do
 				list[#list + 1] = file
 			end
@@ -205,24 +205,43 @@ return function(natives)
 		end
 	end
 
-	local function read(what, options)
+	-- All texts in one, as they are kept: each path and its text.
+	local function read_files(files, errors)
+		local list = {}
+		for _, path in ipairs(expand(files, errors)) do
+			local text, why = text_of(path)
+			list[#list + 1] = text and ("s4s4"):pack(path, text)
+			errors[#errors + 1] = not text and why or nil
+		end
+		return table.concat(list)
+	end
+
+	-- anew: as the files are now, and not as this version of the script has them. The last result is for `keep`.
+	local function read(what, options, anew)
 		local user, home = options_of(what, options)
 		local parse = use "crontab"(natives.cron)
 		local jobs, errors, warnings = {}, {}, {}
-		for _, path in ipairs(expand(options.files, errors)) do
-			local text, why = natives.kept("crontab " .. path, function() return text_of(path) end)
-			if text then
-				local system = options.system
-				if system == nil then
-					system = is_system(path)
-				end
-				local its, wrong, odd = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
-				table.move(its, 1, #its, #jobs + 1, jobs)
-				table.move(wrong, 1, #wrong, #errors + 1, errors)
-				table.move(odd, 1, #odd, #warnings + 1, warnings)
-			else
-				errors[#errors + 1] = why
+		local kept = "crontabs " .. hash(table.concat(options.files, "\0"))
+		local texts, wrong = natives.kept_find(kept)
+		if wrong or not texts or anew then
+			texts = wrong and "" or read_files(options.files, errors)
+			errors[#errors + 1] = wrong
+			if #errors == 0 and not anew then
+				texts, errors[1] = natives.keep(kept, texts)
 			end
+		end
+		local at = 1
+		while at <= #(texts or "") do
+			local path, text
+			path, text, at = ("s4s4"):unpack(texts, at)
+			local system = options.system
+			if system == nil then
+				system = is_system(path)
+			end
+			local its, mistakes, odd = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
+			table.move(its, 1, #its, #jobs + 1, jobs)
+			table.move(mistakes, 1, #mistakes, #errors + 1, errors)
+			table.move(odd, 1, #odd, #warnings + 1, warnings)
 		end
 		name_jobs(jobs, errors)
 		if #errors == 0 and #jobs == 0 then
@@ -232,7 +251,7 @@ return function(natives)
 			check_shells(jobs, options, errors)
 		end
 		check_users(jobs, warnings)
-		return jobs, errors, warnings
+		return jobs, errors, warnings, function() return natives.keep(kept, texts, true) end
 	end
 
 	-- The jobs, or nil and an error with a line for each thing that is wrong. With the jobs: a list of warnings.
@@ -337,13 +356,73 @@ return function(natives)
 		end)
 	end
 
-	local function start_all(term, jobs, runner)
+	local function start(term, job, runner)
+		term:cron(job.expression, function(tick, done) runner.run(term, job, tick, done) end, {
+			name = job.name, seed = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
+			overlap = job.overlap == "allow" and true or job.overlap == "skip" and "skip" or false,
+			on_skip = function(tick, why) runner.skip(term, job, tick, why) end,
+		})
+	end
+
+	-- Whether the line is the same; where it stands is no matter.
+	local function is_same(a, b)
+		for key, value in pairs(a) do
+			local other = b[key]
+			if key == "env" then
+				for name, text in pairs(value) do
+					if other[name] ~= text then
+						return false
+					end
+				end
+			elseif key ~= "path" and key ~= "line" and value ~= other then
+				return false
+			end
+		end
+		return true
+	end
+
+	-- Makes `jobs` what is wanted. Lists of those that are new, have changed, and are gone.
+	local function change(jobs, wanted)
+		local old, new, changed, gone = {}, {}, {}, {}
 		for _, job in ipairs(jobs) do
-			term:cron(job.expression, function(tick, done) runner.run(term, job, tick, done) end, {
-				name = job.name, seed = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
-				overlap = job.overlap == "allow" and true or job.overlap == "skip" and "skip" or false,
-				on_skip = function(tick, why) runner.skip(term, job, tick, why) end,
-			})
+			old[job.name] = job
+		end
+		for i, job in ipairs(wanted) do
+			local its = old[job.name]
+			old[job.name] = nil
+			if its and is_same(its, job) and is_same(job, its) then
+				its.path, its.line = job.path, job.line
+				wanted[i] = its
+			elseif its then
+				changed[#changed + 1] = job
+			else
+				new[#new + 1] = job
+			end
+		end
+		for _, job in pairs(old) do
+			gone[#gone + 1] = job
+		end
+		for i = 1, math.max(#jobs, #wanted) do
+			jobs[i] = wanted[i]
+		end
+		return new, changed, gone
+	end
+
+	-- In a term that runs: what runs of jobs that are changed or gone goes on, as with cron(8).
+	local function carry_out(term, runner, board, new, changed, gone)
+		for _, list in ipairs { changed, gone } do
+			for _, job in ipairs(list) do
+				natives.cron_drop(term, job.name)
+			end
+		end
+		for _, list in ipairs { new, changed } do
+			for _, job in ipairs(list) do
+				start(term, job, runner)
+				board.set(job)
+			end
+		end
+		for _, job in ipairs(gone) do
+			board.drop(job.name)
 		end
 	end
 
@@ -356,9 +435,31 @@ return function(natives)
 		local board = use "cron_board"(natives, function(job, after) return crontab.next(job, after, 1)[1] end)
 		local runner = use "cron_run"(natives, { store = history.open(options.directory), sendmail = options.sendmail or SENDMAIL,
 			on_failure = options.on_failure, board = board }, history)
+		local leads -- the term, or the last one
+
+		-- The elector of `lunarch cron` asks for this when its crontabs have changed: this worker goes on, and so does its term.
+		natives.on_request(nil, function()
+			local wanted, mistakes, _, keep = read("crontab.election", options, true)
+			if #mistakes == 0 then
+				_, mistakes[1] = keep() -- for a worker that replaces this one
+			end
+			if #mistakes > 0 then
+				return false, table.concat(mistakes, "\n"), 0
+			end
+			local new, changed, gone = change(jobs, wanted)
+			natives.emit("info", "crontabs_taken", ("%d job%s: %d new, %d changed, %d gone; what runs goes on"):format(
+				#jobs, #jobs == 1 and "" or "s", #new, #changed, #gone))
+			if leads and leads:is_leading() then
+				leads:spawn(carry_out, leads, runner, board, new, changed, gone)
+			end
+			return true, "", 0
+		end)
 		return {
 			on_leading = function(term)
-				start_all(term, jobs, runner)
+				leads = term
+				for _, job in ipairs(jobs) do
+					start(term, job, runner)
+				end
 				use "cron_asked"(natives, term, jobs, runner)
 				tell_all(term, jobs, board, options.directory)
 			end,

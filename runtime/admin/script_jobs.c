@@ -59,6 +59,17 @@ static struct script_job *jobs_place(struct script_jobs *jobs, const char *name)
 	return &jobs->job[jobs->count++];
 }
 
+static void jobs_drop(struct script_jobs *jobs, const char *name)
+{
+	for (size_t i = 0; i < jobs->count; i++) {
+		if (strcmp(jobs->job[i].name, name) != 0)
+			continue;
+		free(jobs->job[i].name);
+		memmove(&jobs->job[i], &jobs->job[i + 1], (--jobs->count - i) * sizeof *jobs->job);
+		return;
+	}
+}
+
 bool script_jobs_put(struct script_jobs *jobs, const struct wire_job *w, uint64_t term)
 {
 	char *text[JOB_TEXTS];
@@ -67,6 +78,10 @@ bool script_jobs_put(struct script_jobs *jobs, const struct wire_job *w, uint64_
 		return false;
 	if (!term || w->term != term)
 		return true;
+	if (!*w->schedule) {
+		jobs_drop(jobs, w->name);
+		return true;
+	}
 	struct script_job *job = jobs_place(jobs, w->name);
 	if (!job)
 		return true;

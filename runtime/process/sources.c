@@ -241,7 +241,21 @@ static int sources_publish(struct sources *s, struct sources_entry *e, uint64_t 
 	return atomic_compare_exchange_strong(&s->head->last, &last, at);
 }
 
-int sources_keep(struct sources *s, const char *name, struct buf *text, struct err *err)
+/* A newer one of its name stands before it in the list: its text is needed no more. */
+static void sources_forget(struct sources *s, const struct sources_search *f)
+{
+	struct sources_entry e = f->entry;
+	struct err err;
+
+	if (!f->at)
+		return;
+	e.text_len = 0;
+	if (sources_write(s, &e, sizeof e, f->at, &err) == 0)
+		fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(f->at + entry_size(&e)),
+		          (off_t)f->entry.text_len);
+}
+
+static int sources_put(struct sources *s, const char *name, struct buf *text, bool replace, struct err *err)
 {
 	struct sources_search f;
 	uint64_t at = 0;
@@ -255,7 +269,7 @@ int sources_keep(struct sources *s, const char *name, struct buf *text, struct e
 	while (!done) {
 		if (sources_search(s, &f, err) < 0)
 			done = -1;
-		else if (f.at && (f.entry.text_len || !text->len))
+		else if (!replace && f.at && (f.entry.text_len || !text->len))
 			break;
 		else if (f.total + entry_size(&e) > SOURCES_MAX)
 			done = err_set(err, ERR_FULL,
@@ -267,8 +281,21 @@ int sources_keep(struct sources *s, const char *name, struct buf *text, struct e
 		else
 			done = sources_publish(s, &e, at, f.last, err);
 	}
-	if (done > 0)
+	if (done > 0) {
+		if (replace)
+			sources_forget(s, &f);
 		return 0;
+	}
 	sources_drop(s, at, &e);
 	return done < 0 ? -1 : search_take_text(s, &f, text, err);
+}
+
+int sources_keep(struct sources *s, const char *name, struct buf *text, struct err *err)
+{
+	return sources_put(s, name, text, false, err);
+}
+
+int sources_replace(struct sources *s, const char *name, struct buf *text, struct err *err)
+{
+	return sources_put(s, name, text, true, err);
 }

@@ -29,4 +29,8 @@ int sources_find(const struct sources *s, const char *name, struct buf *text, st
  * memory for it. */
 int sources_keep(struct sources *s, const char *name, struct buf *text, struct err *err);
 
+/* The same in place of the text of that name, whose memory is given back. Only where one worker at a time keeps this
+ * name. */
+int sources_replace(struct sources *s, const char *name, struct buf *text, struct err *err);
+
 #endif

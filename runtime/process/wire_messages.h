@@ -135,7 +135,7 @@
 	F(str, labels)        \
 	F(str, value)
 
-/* To WIRE_REQUEST, once, before WIRE_STOPPED of its term. text: what was done, or why not. */
+/* To WIRE_REQUEST, once, before WIRE_STOPPED of its term if it has one. text: what was done, or why not. */
 #define WIRE_FIELDS_reply(F)                                              \
 	F(u32, slot)                                                      \
 	F(u64, request)                                                   \
@@ -153,7 +153,7 @@
 	F(u32, slot)                                 \
 	F(u64, term)                                 \
 	F(str, name)                                 \
-	F(str, schedule) /* as it is written */      \
+	F(str, schedule) /* as it is written; "": the script has no such job any more */ \
 	F(str, zone)                                 \
 	F(i64, next_s)                               \
 	F(i64, last_s) /* when its last run began */ \
@@ -233,7 +233,8 @@
 	F(u32, slot)       \
 	F(u64, ask)
 
-/* Somebody asks the leader's script to run a job now. WIRE_REPLY answers. */
+/* Somebody asks the leader's script to run a job now; or, with term 0, the script of `lunarch cron` to take its crontabs
+ * as they are now, whoever leads. WIRE_REPLY answers. */
 #define WIRE_FIELDS_request(F)                                      \
 	F(u32, slot)                                                \
 	F(u64, term)                                                \

@@ -238,6 +238,8 @@ static const struct term_ops candidate_ops = {
 
 /* ---- what its script is asked for ---- */
 
+#define RELOAD_REQUEST UINT64_MAX /* no ticket */
+
 /* 0: a free place. NULL: there is none. */
 static uint64_t *candidate_asked(struct candidate *p, uint64_t ticket)
 {
@@ -268,6 +270,16 @@ int candidate_ask(struct candidate *p, const struct control_request *q, struct e
 	return 0;
 }
 
+void candidate_ask_reload(struct candidate *p)
+{
+	struct buf m = { 0 };
+
+	wire_request_put(&m, &(struct wire_request){
+				     .slot = p->term.slot, .request = RELOAD_REQUEST, .uid = UINT32_MAX, .job = "" });
+	candidate_send(p, &m);
+	buf_fini(&m);
+}
+
 bool candidate_replied(struct candidate *p, struct wire *w)
 {
 	struct wire_reply m;
@@ -275,6 +287,8 @@ bool candidate_replied(struct candidate *p, struct wire *w)
 
 	if (!wire_reply_get(w, &m) || !m.request)
 		return false;
+	if (m.request == RELOAD_REQUEST)
+		return run_taken(p->run, m.ok, m.text);
 	uint64_t *place = candidate_asked(p, m.request);
 	if (!place)
 		return false;
@@ -316,6 +330,7 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	script_metrics_worker_gone(&p->metrics);
 	candidate_asked_in_vain(p, "the process that runs the jobs has died, and they with it");
+	run_taken_in_vain(p->run);
 	script_jobs_clear(&p->jobs);
 	term_supervision_dead(&p->term, reaped);
 }

@@ -79,6 +79,8 @@ int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, ns
  * its worker dies; -1 with *err: now. It must lead. */
 struct control_request;
 int candidate_ask(struct candidate *p, const struct control_request *q, struct err *err);
+/* Asks the script to take its files as they are now, in its worker, which is ready: run_taken is told. */
+void candidate_ask_reload(struct candidate *p);
 void candidate_end(struct candidate *p, enum lease_reason reason); /* for good */
 void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */
 

@@ -109,6 +109,74 @@ void run_kill(struct run *r)
 	run_end_at_last(r);
 }
 
+static void run_begin_reload(struct run *r)
+{
+	sd_notify_reloading();
+	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
+	          r->crontab_count ? "the crontabs"
+	          : r->is_text     ? "the text"
+	                           : r->script);
+	r->reload_failed = false;
+	snprintf(r->wrong, sizeof r->wrong, "the process that loaded it died");
+	for (size_t i = 0; i < RUN_REQUESTS; i++)
+		r->requests[i].loading = true;
+}
+
+/* Those that came before the version was loaded; at the end of the program all of them. */
+static void run_answer_requests(struct run *r, bool all, const char *error)
+{
+	struct buf reply = { 0 };
+
+	if (error)
+		control_refuse(&reply, "%s", error);
+	else
+		buf_adds(&reply, "{\"ok\":true}");
+	for (size_t i = 0; i < RUN_REQUESTS; i++) {
+		struct run_reload_request *q = &r->requests[i];
+		if (!q->ticket || !(all || q->loading))
+			continue;
+		control_answer(r->program.control, q->ticket, &reply);
+		q->ticket = 0;
+	}
+	buf_fini(&reply);
+}
+
+static void run_answer_reload(struct run *r, bool good)
+{
+	const char *stays = r->crontab_count ? "the old jobs go on" : "the old script runs on";
+	char text[1100];
+
+	r->reload_failed = !good;
+	if (r->ready)
+		sd_notify_send("READY=1");
+	if (!good)
+		log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
+	snprintf(text, sizeof text, "%s: %s", stays, r->wrong);
+	run_answer_requests(r, false, good ? NULL : text);
+}
+
+/* Whether the one worker of `cron` is there, and no other version is loaded or left. */
+static bool run_can_ask(const struct run *r)
+{
+	const struct life *l = &r->life;
+
+	return r->crontab_count && l->in_force && l->phase == LIFE_SETTLED && !l->reload_due && !l->other &&
+	       l->candidate_count == 1 && life_ready(l, 0);
+}
+
+static void run_reload_now(struct run *r)
+{
+	if (r->asked) {
+		r->asked_again = true;
+	} else if (run_can_ask(r)) {
+		r->asked = true;
+		run_begin_reload(r);
+		candidate_ask_reload(r->candidates[0]);
+	} else {
+		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
+	}
+}
+
 void run_reload(struct run *r, uint64_t ticket)
 {
 	struct run_reload_request *place = r->requests;
@@ -119,7 +187,35 @@ void run_reload(struct run *r, uint64_t ticket)
 			place = &r->requests[i];
 	if (ticket)
 		*place = (struct run_reload_request){ .ticket = ticket };
-	run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
+	run_reload_now(r);
+}
+
+bool run_taken(struct run *r, bool good, const char *text)
+{
+	bool again = r->asked_again;
+
+	if (!r->asked)
+		return false;
+	r->asked = r->asked_again = false;
+	if (!good) {
+		snprintf(r->wrong, sizeof r->wrong, "%s", text);
+		log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
+	}
+	run_answer_reload(r, good);
+	if (again && !r->life.ending)
+		run_reload_now(r);
+	return true;
+}
+
+void run_taken_in_vain(struct run *r)
+{
+	if (!r->asked)
+		return;
+	r->asked = r->asked_again = false;
+	if (r->life.ending)
+		run_answer_requests(r, true, "it is shutting down");
+	else
+		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 }
 
 static int run_once_status(enum lease_reason reason)
@@ -292,54 +388,6 @@ static void run_check(struct run *r)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BAD });
 }
 
-static void run_begin_reload(struct run *r)
-{
-	sd_notify_reloading();
-	log_event(LOG_INFO, NULL, "reloading", "loading %s anew",
-	          r->crontab_count ? "the crontabs"
-	          : r->is_text     ? "the text"
-	                           : r->script);
-	snprintf(r->wrong, sizeof r->wrong, "the process that loaded it died");
-	for (size_t i = 0; i < RUN_REQUESTS; i++)
-		r->requests[i].loading = true;
-}
-
-/* Those that came before the version was loaded; at the end of the program all of them. */
-static void run_answer_requests(struct run *r, bool all, const char *error)
-{
-	struct buf reply = { 0 };
-
-	if (error)
-		control_refuse(&reply, "%s", error);
-	else
-		buf_adds(&reply, "{\"ok\":true}");
-	for (size_t i = 0; i < RUN_REQUESTS; i++) {
-		struct run_reload_request *q = &r->requests[i];
-		if (!q->ticket || !(all || q->loading))
-			continue;
-		control_answer(r->program.control, q->ticket, &reply);
-		q->ticket = 0;
-	}
-	buf_fini(&reply);
-}
-
-static void run_answer_reload(struct run *r, const struct life_action *a)
-{
-	const char *stays = r->crontab_count ? "the old jobs go on" : "the old script runs on";
-	char text[1100];
-
-	if (a->cause == LIFE_SHUTDOWN) {
-		run_answer_requests(r, true, "it is shutting down");
-		return;
-	}
-	if (r->ready)
-		sd_notify_send("READY=1");
-	if (!a->good)
-		log_event(LOG_WARN, NULL, "reload_failed", "%s", stays);
-	snprintf(text, sizeof text, "%s: %s", stays, r->wrong);
-	run_answer_requests(r, false, a->good ? NULL : text);
-}
-
 static void run_forget(struct run *r, uint32_t candidate)
 {
 	struct candidate *gone = r->candidates[candidate];
@@ -398,7 +446,10 @@ static void run_carry_out(struct run *r, const struct life_action *a)
 		script_version_fini(&r->version[a->side]);
 		return;
 	case LIFE_DO_ANSWER:
-		run_answer_reload(r, a);
+		if (a->cause == LIFE_SHUTDOWN)
+			run_answer_requests(r, true, "it is shutting down");
+		else
+			run_answer_reload(r, a->good);
 		return;
 	case LIFE_DO_FAIL:
 		run_end(r, r->failed_status, LEASE_ERROR);

@@ -45,7 +45,9 @@ struct run { /* its parts read it; run.c and reload.c change it */
 		uint64_t ticket; /* 0: none */
 		bool loading;    /* it came before the version that is loaded now, or was last */
 	} requests[RUN_REQUESTS];
-	char wrong[1000];       /* why the last version that was loaded did not come into force */
+	bool asked, asked_again; /* the worker of `cron` is taking changed crontabs; and is to do so once more */
+	bool reload_failed;     /* the last one, */
+	char wrong[1000];       /* and why the last version that was loaded did not come into force */
 	struct guard_fork fork; /* for the first worker, */
 	bool forks;             /*     which has not begun */
 	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
@@ -64,7 +66,8 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 void run_tell(struct run *r, const struct life_event *e);
 void run_look(struct run *r); /* the same, when a candidate's term has changed */
 
-/* Loads the script anew. ticket: of the request that is answered then (control.h); 0: nobody waits. */
+/* Loads the script anew; the worker of `cron` takes changed crontabs itself, in the same term, if it can be asked.
+ * ticket: of the request that is answered then (control.h); 0: nobody waits. */
 void run_reload(struct run *r, uint64_t ticket);
 
 /* Ends all terms, releases the locks and leaves with this status. The first call counts, but a later one may turn
@@ -79,6 +82,8 @@ void run_load_failed(struct run *r, struct worker_set *s, const char *text);
 void run_started(struct run *r, struct worker_set *s);
 
 /* What a candidate reports. */
+bool run_taken(struct run *r, bool good, const char *text); /* to candidate_ask_reload; false: it was not asked */
+void run_taken_in_vain(struct run *r); /* the worker has died: what it was asked for is done by the next one */
 void run_term_over(struct run *r,
                    struct candidate *p); /* its hooks have run or never will; its lease may still be held */
 /* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has

@@ -149,6 +149,8 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 		buf_adds(&text, text.len ? "\n" : "");
 		standing_tell(&text, &e);
 	}
+	if (r->reload_failed)
+		buf_printf(&text, "The last reload failed, and what it was before goes on: %s\n", r->wrong);
 	state_file_tell(r->program.state_file, &text);
 	reply_text(reply, "text", text.len ? text.data : "no election runs here yet: the script is being loaded\n");
 	buf_fini(&text);

@@ -27,6 +27,7 @@ static int kept_find(lua_State *L)
 	return kept_push(L, sources ? sources_find(sources, name, &text, &err) : 0, &text, &err);
 }
 
+/* keep(name, text, replace) */
 static int kept_keep(lua_State *L)
 {
 	struct sources *sources = lua_touserdata(L, lua_upvalueindex(1));
@@ -35,11 +36,13 @@ static int kept_keep(lua_State *L)
 	struct buf text = { 0 };
 	struct err err;
 
+	bool replace = lua_toboolean(L, 3);
 	lua_settop(L, 2);
 	if (!sources)
 		return 1;
 	buf_add(&text, bytes, len);
-	return kept_push(L, sources_keep(sources, name, &text, &err) < 0 ? -1 : 1, &text, &err);
+	int result = replace ? sources_replace(sources, name, &text, &err) : sources_keep(sources, name, &text, &err);
+	return kept_push(L, result < 0 ? -1 : 1, &text, &err);
 }
 
 void kept_bind(lua_State *L, struct sources *sources)

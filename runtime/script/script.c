@@ -138,7 +138,7 @@ static void open_natives(struct script *s)
 	bind_cron(L);
 	bind_failures(L);
 	term_bind_checkpoint(L);
-	term_bind_requests(L);
+	term_bind_requests(L, s);
 	metrics_bind(L, s->metrics);
 	jobs_bind(L, s);
 	kept_bind(L, s->spec.sources);
@@ -210,6 +210,7 @@ struct script *script_new(const struct script_spec *spec)
 	struct script *s = mem_zero(sizeof *s);
 
 	s->spec = *spec;
+	s->on_request = LUA_NOREF;
 	s->L = lua_newstate(allocate, s);
 	if (!s->L) {
 		fputs("lunarch: out of memory\n", stderr);

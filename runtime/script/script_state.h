@@ -38,6 +38,7 @@ struct script {
 	struct sched *sched;
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
 	struct metrics *metrics;
+	int on_request; /* registry reference of the function for requests outside any term; LUA_NOREF: there is none */
 	struct election *elections;
 	uint32_t nelections;
 	bool going;        /* the elector has said which elections this worker has */

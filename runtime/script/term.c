@@ -427,7 +427,9 @@ bool term_request(struct election *e, struct wire *w)
 
 	if (!wire_request_get(w, &m))
 		return false;
-	if (!t || t->term != m.term || t->draining || t->stopping)
+	if (!m.term && e->script->on_request != LUA_NOREF)
+		request_begin(&e->scope, e, e->script->on_request, &m);
+	else if (!t || t->term != m.term || t->draining || t->stopping)
 		request_refuse(e, m.request, "the term is ending");
 	else if (t->on_request == LUA_NOREF)
 		request_refuse(e, m.request, "this script runs no crontab");
@@ -546,20 +548,23 @@ void term_bind_checkpoint(lua_State *L)
 
 static int handle_on_request(lua_State *L)
 {
-	struct term_handle *h = handle_at(L);
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+	struct term_handle *h = lua_isnil(L, 1) ? NULL : handle_at(L);
 
 	luaL_checktype(L, 2, LUA_TFUNCTION);
-	if (!h->term)
+	if (h && !h->term)
 		return sched_raise(L, TERM_ENDED);
+	int *place = h ? &h->term->on_request : &s->on_request;
 	lua_settop(L, 2);
-	luaL_unref(L, LUA_REGISTRYINDEX, h->term->on_request);
-	h->term->on_request = luaL_ref(L, LUA_REGISTRYINDEX);
+	luaL_unref(L, LUA_REGISTRYINDEX, *place);
+	*place = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-void term_bind_requests(lua_State *L)
+void term_bind_requests(lua_State *L, struct script *s)
 {
-	lua_pushcfunction(L, handle_on_request);
+	lua_pushlightuserdata(L, s);
+	lua_pushcclosure(L, handle_on_request, 1);
 	lua_setfield(L, -2, "on_request");
 }
 

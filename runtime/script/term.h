@@ -18,8 +18,10 @@ bool term_request(struct election *e, struct wire *w); /* WIRE_REQUEST */
 void term_bind_checkpoint(lua_State *L);
 
 /* The same: on_request(term, f). From then on f(job, wait, uid) is called as a task of the term for each request; it
- * returns whether the job was begun, a text, and an exit status. Without it a request is refused. [-0, +0, m] */
-void term_bind_requests(lua_State *L);
+ * returns whether the job was begun, a text, and an exit status. Without it a request is refused. term nil: for those
+ * outside any term, as a task of the election. [-0, +0, m] */
+struct script;
+void term_bind_requests(lua_State *L, struct script *s);
 
 /* Defines the class of `term` objects and pushes the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);

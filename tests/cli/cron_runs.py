@@ -115,12 +115,94 @@ def long_output() -> None:
     ok(cut and int(cut[1]) == 1000000 + 12 - 262144, "and a line says how much is left out between them", cut)
 
 
+# ---- changed crontabs ----
+
+TIMES = "0 0 1 1 *"
+BEFORE = f"""MAILTO=''
+# lunarch: name=goes
+{TIMES} {GATED}
+# lunarch: name=stays overlap=skip
+{TIMES} {GATED}
+# lunarch: name=changes overlap=skip
+{TIMES} {GATED}
+# lunarch: name=minute
+{TIMES} echo another
+{TIMES} /bin/echo unnamed
+"""
+AFTER = f"""MAILTO=''
+# lunarch: name=fresh
+{TIMES} exit 9
+# lunarch: name=changes overlap=skip
+{TIMES} exit 8
+# lunarch: name=minute
+* * * * * echo this one
+{TIMES} /bin/echo unnamed
+# lunarch: name=stays overlap=skip
+{TIMES} {GATED}
+"""
+
+
+def reload(*where: str) -> Any:
+    return lunarch("ctl", "reload", *STATE, *(where or ("--lock", "jobs")))
+
+
+def shown() -> set[str]:
+    curl = ["curl", "-s", "--unix-socket", f"{room}/listen.sock", "http://localhost/jobs"]
+    answered = subprocess.run(curl, capture_output=True, text=True).stdout
+    return {j["name"].partition("-")[0] for j in json.loads(answered)["elections"][0]["jobs"]}
+
+
+def reloads(a: Candidate) -> None:
+    worker, terms = a.worker(), len(a.all("became_leader"))
+    write("tab", BEFORE)
+    os.kill(a.pid, 1)
+    a.event("crontabs_taken", "5 jobs: 5 new, 0 changed, 4 gone")
+    b = elector("b", "--control", f"{room}/b.sock")
+    b.event("new_leader", "a leads")
+    runs = {name: later(name) for name in ("stays", "changes", "goes")}
+    for name in runs:
+        wait_for(lambda name=name: text(name + ".began"))
+    write("tab", AFTER)
+    for where in (("--control", f"{room}/b.sock"), ("--lock", "jobs")):
+        p = reload(*where)
+        same((p.returncode, p.stderr), (0, ""), f"changed crontabs are taken ({where[0]})")
+    a.event("crontabs_taken", "5 jobs: 1 new, 2 changed, 1 gone; what runs goes on")
+    same(
+        [p.poll() for p in runs.values()], [None] * 3, "what ran goes on, whether its line has changed, is gone, or neither"
+    )
+    answer(run("--wait", "fresh"), 9, "exit status 9", "a new line is a job at once")
+    answer(run("goes"), 1, "there is no job 'goes'", "one that is gone is none")
+    for name in ("stays", "changes"):
+        answer(run(name), 1, "it runs already", f"{name}: its overlap rule holds for what goes on")
+    ok(wait_for(lambda: shown() == {"fresh", "changes", "minute", "echo", "stays"}), "/jobs shows the jobs of now", shown())
+    for name, p in runs.items():
+        opens(name)
+        answer(p, 0, "exit status 0", f"{name}: it is left to finish")
+    answer(run("--wait", "changes"), 8, "exit status 8", "a changed line runs as it is now")
+    same((a.worker(), len(a.all("became_leader"))), (worker, terms), "all that in one term and one worker")
+    write("tab", AFTER + "61 * * * * x\n")
+    p, why = reload(), '"61 * * * *": minute: expected 0 to 59, found "61"'
+    ok(p.returncode == 1 and "the old jobs go on" in p.stderr and why in p.stderr, "a mistake is said", p.stderr)
+    a.event("load_failed", why)
+    told = lunarch("ctl", "why", *STATE, "--lock", "jobs").stdout
+    ok("The last reload failed" in told and why in told, "and by `ctl why`", told)
+    ok(a.event("cron_started", '"minute"'), "and a time that a line has got is kept", a.all("cron_started"))
+    os.kill(worker, 9)
+    b.event("became_leader")
+    p = lunarch("cron", "run", "--wait", "--control", f"{room}/b.sock", "fresh")
+    answer(p, 9, "exit status 9", "a standby has taken them, too")
+    b.stop()
+    a.event("became_leader", count=terms + 1)
+    answer(run("--wait", "changes"), 8, "exit status 8", "and so has a worker in place of a dead one, not what is there now")
+
+
 write("tab", BACKGROUND)
-first = elector("a")
+first = elector("a", "--listen", f"unix:{room}/listen.sock")
 first.event("became_leader")
 try:
     background()
     long_output()
+    reloads(first)
 except Exception as e:  # pylint: disable=broad-except
     ok(False, "the test comes to its end", repr(e))
     first.log()

@@ -261,7 +261,8 @@ def crontabs() -> None:
         f"{statuses()}",
     )
     put("single", 21)
-    reloaded(c, ("became_leader", ""))
+    c.kill(signal.SIGHUP)
+    c.event("crontabs_taken")
     ok(wait_for(lambda: statuses() == [21, 22, 1, 24]), "a reload takes those of now", f"{statuses()}")
 
 

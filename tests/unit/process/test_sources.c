@@ -134,6 +134,16 @@ static void test_sizes(void)
 	ok(sources_keep(s, "b", &b, &err) < 0 && err.code == ERR_FULL, "which an error names: %s", err.text);
 	ok(finds(s, "large 0", large) && keeps(s, "c", "small", "small"),
 	   "what was kept is still there, and what has room is kept");
+	large[SOURCES_TEXT_MAX / 4] = '\0';
+	for (n = 0; n < 20; n++) {
+		buf_drop(&b, b.len);
+		buf_adds(&b, n == 19 ? "last" : large);
+		if (sources_replace(s, "replaced", &b, &err) < 0)
+			break;
+	}
+	ok(n == 20 && finds(s, "replaced", "last"),
+	   "a text that replaces another takes its place, however often");
+	large[SOURCES_TEXT_MAX / 4] = 'x';
 	long long before = memory();
 	ok(keeps(s, "large 1", "other", large) && memory() == before, "a text that is not kept takes no memory");
 	memset(large, 'n', SOURCES_NAME_MAX + 1);
