@@ -62,7 +62,7 @@ return function(natives, options, history)
 
 	local function metric(counter, name, job, value, more)
 		local labels = more or {}
-		labels.job = job.name
+		labels.cron_job = job.name -- `job` is Prometheus' own: it would call ours exported_job
 		natives.metric(counter, "lunarch_cron_" .. name, labels_text(labels), value)
 	end
 

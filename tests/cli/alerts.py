@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """Each alert of examples/prometheus-alerts.yml, by Prometheus itself (promtool test rules): it fires where it should,
-with its text, and is silent just beside that; a rule that never fires would be noticed, and one that always does.
-Takes seconds."""
+with its text, and is silent just beside that; a rule that never fires would be noticed, and one that always does. And
+by a Prometheus that scrapes running programs, with its presets: their labels are those that the alerts speak of. Takes
+15 s, and up to a minute more for a job's time to come."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.parse
+import urllib.request
 from typing import Any
 
 import yaml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import ROOT, scratch
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, ROOT, scratch, wait_for
+from servers import free_port
 from tap import done, ok, same, skip
 
 room = scratch()
@@ -21,7 +27,7 @@ A, B = 'name="web", instance="a:1"', 'name="web", instance="b:1"'
 WEB, ON_A, ON_B = {"name": "web"}, {"name": "web", "instance": "a:1"}, {"name": "web", "instance": "b:1"}
 LEADS_A = {f"leader_election_master_status{{{A}}}": "1x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
 NOBODY = {f"leader_election_master_status{{{A}}}": "0x1000", f"leader_election_master_status{{{B}}}": "0x1000"}
-JOB = f'{A}, job="nightly"'
+JOB = f'{A}, cron_job="nightly"'
 # Alert, when it is looked at, its labels, its text; the series of which it fires, and of which it does not. There is a
 # sample each 15 s, of JobLate each 5 min: "0+1x20" is 0, 1, 2... 20; "_" is none.
 CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]] = [
@@ -118,7 +124,7 @@ CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]
         },
     ),
     (
-        *("JobFails", "2h", {**ON_A, "job": "nightly", "status": "failed"}),
+        *("JobFails", "2h", {**ON_A, "cron_job": "nightly", "status": "failed"}),
         "web: the job nightly has failed: `lunarch cron history` on a:1 says why",
         {f'lunarch_cron_runs_total{{{JOB}, status="failed"}}': "_x440 1x600"},  # its first run there
         {
@@ -127,13 +133,13 @@ CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]
         },
     ),
     (
-        *("JobMissed", "2h", {**ON_A, "job": "nightly", "status": "skipped"}),
+        *("JobMissed", "2h", {**ON_A, "cron_job": "nightly", "status": "skipped"}),
         "web: a time of the job nightly was left out: `lunarch cron history` on a:1 says why",
         {f'lunarch_cron_runs_total{{{JOB}, status="skipped"}}': "1x440 2x600"},
         {f'lunarch_cron_runs_total{{{JOB}, status="skipped"}}': "1x1000"},
     ),
     (
-        *("JobLate", "27h", {**WEB, "job": "nightly"}),
+        *("JobLate", "27h", {**WEB, "cron_job": "nightly"}),
         "web: the job nightly has had no good run for 1d 3h 0m 0s",
         {f"lunarch_cron_last_success_time_seconds{{{JOB}}}": "0x300 _x400"},  # the figure ends with the term
         {f"lunarch_cron_last_success_time_seconds{{{JOB}}}": "0x300 36000x400"},
@@ -228,8 +234,116 @@ def main() -> None:
     same(sorted(always), sorted(names), "and rules that always do")
 
 
+# ---- a scrape ----
+
+# A job that fails, one whose time comes while it runs, one that is good. And an election's standby.
+TAB = """MAILTO=''
+# lunarch: name=fails
+0 0 1 1 * exit 3
+# lunarch: name=hangs overlap=skip
+* * * * * exec sleep 1000
+# lunarch: name=good
+0 0 1 1 * true
+"""
+# What a program without a Service, a queue or failures of hooks and stores has no series of.
+NOT_HERE = {"queue_length", "lunarch_service_published", "lunarch_store_failures_total"}
+
+
+class Prometheus:
+    """Scrapes these addresses each second. The jobs' alerts fire at once, and JobLate after a second, not a day."""
+
+    def __init__(self, targets: list[str], rules: Any) -> None:
+        for rule in rules["groups"][0]["rules"]:
+            rule["expr"] = rule["expr"].replace("> 26 * 3600", "> 1")
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [write("scraped-rules.yml", rules)],
+            "scrape_configs": [{"job_name": "lunarch", "static_configs": [{"targets": targets}]}],
+        }
+        self.at = f"127.0.0.1:{free_port()}"
+        argv = ["prometheus", "--config.file", write("prometheus.yml", config), "--web.listen-address", self.at]
+        with open(os.path.join(room, "prometheus.log"), "w") as log:
+            self.process = subprocess.Popen(
+                [*argv, "--storage.tsdb.path", os.path.join(room, "tsdb")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def get(self, path: str) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://{self.at}/api/v1/{path}", timeout=30) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
+    def series(self, metric: str) -> list[dict[str, str]]:
+        found = self.get("query?query=" + urllib.parse.quote(metric))
+        return [r["metric"] for r in (found or {}).get("result", [])]
+
+    def says(self, alert: str) -> list[str]:
+        """The texts of that alert that fire."""
+        alerts = (self.get("alerts") or {}).get("alerts", [])
+        found = [a for a in alerts if a["labels"]["alertname"] == alert and a["state"] == "firing"]
+        return sorted(a["annotations"]["summary"] for a in found)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def labels_there(server: Prometheus, rules: Any) -> None:
+    """Each metric of each rule is scraped, with the labels by which the rule groups and of which it speaks."""
+    missing, absent = [], set()
+    for rule in rules["groups"][0]["rules"]:
+        bare = re.sub(r"\{[^}]*\}", "", rule["expr"])
+        metrics = set(re.findall(r"\b(?:lunarch|leader_election|queue)_\w+", bare))
+        words = re.findall(r"(?:by|on) \(([^)]*)\)", bare)
+        spoken = re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])
+        labels = {word.strip() for part in words for word in part.split(",")} | set(spoken)
+        for metric in metrics:
+            found = server.series(metric)
+            if not found:
+                absent.add(metric)
+            missing += [(rule["alert"], metric, x) for x in labels if found and not any(x in one for one in found)]
+    same(missing, [], "a scrape has the labels of which each alert speaks, by their names")
+    ok(absent <= NOT_HERE, "and a series of each metric", absent - NOT_HERE)
+
+
+def scraped() -> None:
+    ports = [free_port() for _ in range(3)]
+    tab, state = os.path.join(room, "tab"), ("--state-dir", os.path.join(room, "state"))
+    with open(tab, "w") as f:
+        f.write(TAB)
+    crons = Candidate(*state, "--lock", "jobs", "--listen", f"127.0.0.1:{ports[0]}", tab, command="cron")
+    for port in ports[1:]:
+        Candidate(*state, "--lock", "web", "--listen", f"127.0.0.1:{port}", "-e", "lunarch.sleep(10000)")
+    with open(os.path.join(ROOT, "examples", "prometheus-alerts.yml")) as f:
+        rules = yaml.safe_load(f)
+    server = Prometheus([f"127.0.0.1:{port}" for port in ports], rules)
+    try:
+        crons.event("became_leader")
+        for args in (["--wait", "fails"], ["--wait", "good"], ["hangs"]):
+            subprocess.run([LUNARCH, "cron", "run", *state, "--lock", "jobs", *args], capture_output=True, timeout=120)
+        crons.event("cron_skipped", '"hangs"')
+        here, lock = f"127.0.0.1:{ports[0]}", f"file:{room}/state/jobs"
+        for alert, want in (
+            ("JobFails", f"{lock}: the job fails has failed: `lunarch cron history` on {here} says why"),
+            ("JobMissed", f"{lock}: a time of the job hangs was left out: `lunarch cron history` on {here} says why"),
+            ("JobLate", f"{lock}: the job good has had no good run for "),
+        ):
+            texts = wait_for(lambda alert=alert: server.says(alert)) or []
+            ok(len(texts) == 1 and texts[0].startswith(want), f"{alert}: by a scrape, too, it names the job", texts)
+        wait_for(lambda: len(server.series("lunarch_next_known")) == 3)
+        labels_there(server, rules)
+    finally:
+        server.stop()
+
+
 if shutil.which("promtool"):
     main()
+    try:
+        scraped()
+    except Exception as e:  # pylint: disable=broad-except
+        ok(False, "the scrape comes to its end", repr(e))
+    stop_everyone()
 else:
     skip("the alerts", "this needs promtool: Debian's package prometheus")
 done()

@@ -242,7 +242,7 @@ test("a failure that is known is tried again, with pauses, and then told; what w
     told[call.env.LUNARCH_CRON_JOB] = call.env.LUNARCH_CRON_STATUS .. ", " .. call.env.LUNARCH_CRON_WHY .. ", " .. call.stdin
   end
   equal(told, { bad = "failed, exit status 7, no disk", slow = "timeout, it was stopped after its timeout of 60 s, " })
-  equal(sim:metric("lunarch_cron_runs_total", { job = "bad", status = "failed" }), 1)
+  equal(sim:metric("lunarch_cron_runs_total", { cron_job = "bad", status = "failed" }), 1)
   sim:run(11 * MINUTE)
   sim:kill_leader()
   sim:next_leader()
