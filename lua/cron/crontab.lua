@@ -1,5 +1,6 @@
 -- crontab(text, path, options): the jobs of a crontab, as cron(8) of Debian and cronie read it. Runs nothing (cron_run.lua), and reads no file.
 -- parse_time(expression, seed, zone): natives.cron. options: user, home; system: a user's name stands before each command.
+-- variables: a list of { name, value, path, line }, which says where each is from.
 -- Returns the jobs, and a list of errors: "file:line: what was found, what was expected". With errors the jobs are not to be used.
 -- And a list of warnings: what is taken, and most likely not meant.
 
@@ -375,6 +376,11 @@ return function(parse_time)
 	return function(text, path, options)
 		local self = setmetatable({ path = path, options = options, number = 0, jobs = {}, errors = {}, warnings = {}, settings = {} }, reader)
 		self.env = { SHELL = "/bin/sh", PATH = "/usr/bin:/bin", HOME = options.home, LOGNAME = options.user }
+		for _, given in ipairs(options.variables or {}) do -- as if they stood above the first line
+			self.path, self.number = given.path, given.line
+			self:variable(given.name, given.value)
+		end
+		self.path, self.number = path, 0
 		for line in (text:sub(-1) == "\n" and text or text .. "\n"):gmatch "(.-)\n" do
 			self.number = self.number + 1
 			self:line(line)

@@ -27,7 +27,7 @@ local function files_kind(value)
 end
 
 local known = { files = files_kind, system = "boolean", user = "text", home = "text", directory = "text", on_failure = "text", sendmail = "text",
-	catch_up = "seconds", need_shells = "boolean" }
+	catch_up = "seconds", env = files_kind, env_files = files_kind, need_shells = "boolean" }
 
 -- The user of this process, and the home directory, by the file of passwords.
 local function who_am_i()
@@ -205,15 +205,43 @@ return function(natives)
 		end
 	end
 
-	-- All texts in one, as they are kept: each path and its text.
-	local function read_files(files, errors)
+	-- All texts in one, as they are kept: of each what it is, its path, and its text.
+	local function read_files(options, errors)
 		local list = {}
-		for _, path in ipairs(expand(files, errors)) do
+		local function add(kind, path)
 			local text, why = text_of(path)
-			list[#list + 1] = text and ("s4s4"):pack(path, text)
+			list[#list + 1] = text and ("s1s4s4"):pack(kind, path, text)
 			errors[#errors + 1] = not text and why or nil
 		end
+		for _, path in ipairs(options.env_files or {}) do
+			add("env", path)
+		end
+		for _, path in ipairs(expand(options.files, errors)) do
+			add("crontab", path)
+		end
 		return table.concat(list)
+	end
+
+	-- NAME=VALUE, or NAME: then the value that this process has, and none if it has none. As docker has them: a value is what follows "=".
+	local function add_variable(variables, line, path, number, errors)
+		local name, value = line:match "^([^=]*)=(.*)$"
+		name = name or line
+		if not name:find "^[%a_][%w_]*$" then
+			errors[#errors + 1] = ("%s:%d: expected the name of a variable, or NAME=VALUE"):format(path, number) -- a secret may stand there
+			return
+		end
+		value = value or os.getenv(name)
+		variables[#variables + 1] = value and { name = name, value = value, path = path, line = number } or nil
+	end
+
+	local function add_env_file(variables, text, path, errors)
+		local number = 0
+		for line in (text:gsub("^\239\187\191", "") .. "\n"):gmatch "(.-)\r?\n" do
+			line, number = line:gsub("^%s+", ""), number + 1
+			if line ~= "" and line:sub(1, 1) ~= "#" then
+				add_variable(variables, line, path, number, errors)
+			end
+		end
 	end
 
 	-- anew: as the files are now, and not as this version of the script has them. The last result is for `keep`.
@@ -221,24 +249,36 @@ return function(natives)
 		local user, home = options_of(what, options)
 		local parse = use "crontab"(natives.cron)
 		local jobs, errors, warnings = {}, {}, {}
-		local kept = "crontabs " .. hash(table.concat(options.files, "\0"))
+		local kept = "crontabs " .. hash(table.concat(options.files, "\0") .. "\0\0" .. table.concat(options.env_files or {}, "\0"))
 		local texts, wrong = natives.kept_find(kept)
 		if wrong or not texts or anew then
-			texts = wrong and "" or read_files(options.files, errors)
+			texts = wrong and "" or read_files(options, errors)
 			errors[#errors + 1] = wrong
 			if #errors == 0 and not anew then
 				texts, errors[1] = natives.keep(kept, texts)
 			end
 		end
-		local at = 1
+		local variables, found, at = {}, {}, 1
 		while at <= #(texts or "") do
-			local path, text
-			path, text, at = ("s4s4"):unpack(texts, at)
+			local kind, path, text
+			kind, path, text, at = ("s1s4s4"):unpack(texts, at)
+			if kind == "env" then
+				add_env_file(variables, text, path, errors)
+			else
+				found[#found + 1] = { path = path, text = text }
+			end
+		end
+		for i, line in ipairs(options.env or {}) do
+			add_variable(variables, line, "--env", i, errors)
+		end
+		for _, file in ipairs(found) do
+			local path, text = file.path, file.text
 			local system = options.system
 			if system == nil then
 				system = is_system(path)
 			end
-			local its, mistakes, odd = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up })
+			local its, mistakes, odd = parse(text, path, { system = system, user = user, home = home, catch_up = options.catch_up,
+				variables = variables })
 			table.move(its, 1, #its, #jobs + 1, jobs)
 			table.move(mistakes, 1, #mistakes, #errors + 1, errors)
 			table.move(odd, 1, #odd, #warnings + 1, warnings)

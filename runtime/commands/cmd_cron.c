@@ -157,18 +157,32 @@ static void add_text(struct buf *json, const char *name, const char *value)
 	buf_json(json, value);
 }
 
+static void add_list(struct buf *json, const char *name, const char *const *list, int count)
+{
+	buf_printf(json, "\"%s\":[", name);
+	for (int i = 0; i < count; i++) {
+		buf_adds(json, i ? "," : "");
+		buf_json(json, list[i]);
+	}
+	buf_adds(json, "]");
+}
+
 /* The arguments of the texts above. */
 static void cron_describe(struct cron_call *c, bool quiet)
 {
 	const struct options *o = &c->options;
 	const struct passwd *who = getpwuid(geteuid());
 
-	buf_adds(&c->json, "{\"files\":[");
-	for (int i = 0; i < c->count; i++) {
-		buf_adds(&c->json, i ? "," : "");
-		buf_json(&c->json, c->files[i]);
+	buf_adds(&c->json, "{");
+	add_list(&c->json, "files", c->files, c->count);
+	if (o->env_count) {
+		buf_adds(&c->json, ",");
+		add_list(&c->json, "env", o->env, o->env_count);
 	}
-	buf_adds(&c->json, "]");
+	if (o->env_file_count) {
+		buf_adds(&c->json, ",");
+		add_list(&c->json, "env_files", o->env_files, o->env_file_count);
+	}
 	add_text(&c->json, "user", who ? who->pw_name : NULL);
 	add_text(&c->json, "home", who ? who->pw_dir : NULL);
 	add_text(&c->json, "on_failure", o->value[OPTION_ON_FAILURE].text);

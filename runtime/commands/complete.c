@@ -123,7 +123,7 @@ static void offer_text(const struct typed *t, enum option which)
 		offer_electors(t, ELECTOR_ELECTION);
 	else if (which == OPTION_STATE_DIR)
 		puts("<directory>");
-	else if (which == OPTION_STATE_FILE ||
+	else if (which == OPTION_STATE_FILE || which == OPTION_ENV_FILE ||
 	         (option_table[which].value_name && strcmp(option_table[which].value_name, "PATH") == 0))
 		puts("<file>");
 }

@@ -128,6 +128,10 @@ const struct option_info option_table[OPTIONS] = {
 	                  "print JSON" },
 	[OPTION_SYSTEM] = { "system", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
 	                    "the crontabs have a user before each command, as /etc/crontab and /etc/cron.d have" },
+	[OPTION_ENV] = { "env", NULL, 0, OPTION_TEXT, "NAME[=VALUE]", NULL, NULL, CRON,
+	                 "jobs get this variable, or that of `lunarch cron`; may be there several times" },
+	[OPTION_ENV_FILE] = { "env-file", NULL, 0, OPTION_TEXT, "FILE", NULL, NULL, CRON,
+	                      "the same for each line of this file, NAME or NAME=VALUE as in docker's" },
 	[OPTION_ON_FAILURE] = { "on-failure", NULL, 0, OPTION_TEXT, "LINE", "LUNARCH_ON_FAILURE", NULL, CRON,
 	                        "run this line with /bin/sh when a job has failed; its input is the job's output" },
 	[OPTION_OUTPUT_DIR] = { "output-dir", NULL, 0, OPTION_TEXT, "DIR", "LUNARCH_OUTPUT_DIR", NULL, CRON,
@@ -356,11 +360,18 @@ static int set_value(struct options *o, enum option which, enum option_from from
 		return err_wrap(err, "%s", options_source(which, from, name, sizeof name));
 	v->from = from;
 	v->text = text;
-	if (which != OPTION_LOCK || from != OPTION_GIVEN)
+	const char **list = which == OPTION_LOCK       ? o->locks
+	                    : which == OPTION_ENV      ? o->env
+	                    : which == OPTION_ENV_FILE ? o->env_files
+	                                               : NULL;
+	int *count = which == OPTION_LOCK  ? &o->lock_count
+	             : which == OPTION_ENV ? &o->env_count
+	                                   : &o->env_file_count;
+	if (!list || from != OPTION_GIVEN)
 		return 0;
-	if (o->lock_count == OPTION_WORDS)
-		return err_set(err, ERR_USAGE, "--lock: more than %d locks", OPTION_WORDS);
-	o->locks[o->lock_count++] = text;
+	if (*count == OPTION_WORDS)
+		return err_set(err, ERR_USAGE, "--%s: more than %d", option_table[which].name, OPTION_WORDS);
+	list[(*count)++] = text;
 	return 0;
 }
 

@@ -81,7 +81,9 @@ enum option {
 	OPTION_PREFIX, /* status --watch */
 	OPTION_VERIFY,
 	OPTION_JSON,
-	OPTION_SYSTEM, /* these four: cron */
+	OPTION_SYSTEM, /* these six: cron */
+	OPTION_ENV,
+	OPTION_ENV_FILE,
 	OPTION_ON_FAILURE,
 	OPTION_OUTPUT_DIR,
 	OPTION_SENDMAIL,
@@ -139,8 +141,9 @@ struct options {
 	struct option_value value[OPTIONS];
 	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none, test many */
 	int words;
-	const char *locks[OPTION_WORDS]; /* what --lock was given, each time: status --watch takes several */
-	int lock_count;
+	/* What these were given, each time: --lock (status --watch takes several), --env and --env-file. */
+	const char *locks[OPTION_WORDS], *env[OPTION_WORDS], *env_files[OPTION_WORDS];
+	int lock_count, env_count, env_file_count;
 	char resource[700]; /* the lock's URL, where the options name a Kubernetes resource instead */
 	char **rest;        /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */
 };

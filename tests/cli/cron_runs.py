@@ -77,6 +77,8 @@ def elector(name: str, *args: str) -> Candidate:
     return Candidate(*STATE, *OUT, "--lock", "jobs", *identity, *args, TAB, command="cron", name=name)
 
 
+TIMES = "0 0 1 1 *"
+
 # ---- how long a run lasts ----
 
 BACKGROUND = f"""MAILTO=''
@@ -115,9 +117,41 @@ def long_output() -> None:
     ok(cut and int(cut[1]) == 1000000 + 12 - 262144, "and a line says how much is left out between them", cut)
 
 
+# ---- variables ----
+
+
+def environment() -> None:
+    write("env", "\ufeff# a comment\n\n  FROM_FILE=\"as it is\" # all of it\r\nTAKEN\nOVER=file\nOWN=file\n")
+    names = ("GIVEN", "TAKEN", "ABSENT", "NOT", "FROM_FILE", "OVER", "OWN", "EMPTY")
+    shown_as = ",".join(f"${{{name}-none}}" for name in names)
+    write("tab", f"MAILTO=''\nOWN=tab\n# lunarch: name=env\n{TIMES} echo \"{shown_as}\"; echo $PATH\n")
+    given = ("--env", "GIVEN=a=b", "--env", "ABSENT", "--env=OVER=option", "--env", "EMPTY=", "--env", "PATH=/bin:/opt/x")
+    c = Candidate(
+        *(*STATE, *OUT, "--lock", "env", *given, "--env-file", f"{room}/env", TAB),
+        command="cron",
+        env={"TAKEN": "two", "NOT": "three"},
+    )
+    c.event("became_leader")
+    lunarch("cron", "run", *STATE, "--lock", "env", "--wait", "env")
+    got = output("env").split("\n")[1:3]
+    same(
+        got,
+        ['a=b,two,none,none,"as it is" # all of it,option,tab,', "/bin:/opt/x"],
+        "--env and --env-file give jobs variables, and a crontab's own lines come after them",
+    )
+    c.stop()
+    for args, want in (
+        (("--env", "A B=1"), "--env:1: expected the name of a variable, or NAME=VALUE"),
+        (("--env", "LOGNAME=x"), "--env:1: LOGNAME cannot be set"),
+        (("--env-file", f"{room}/nothing"), "nothing: No such file"),
+        (("--env-file", TAB), f"{TAB}:4: expected the name of a variable"),
+    ):
+        p = lunarch("cron", "check", *args, TAB)
+        ok(p.returncode == 1 and want in p.stderr, f"check {args}: {want}", p.stderr)
+
+
 # ---- changed crontabs ----
 
-TIMES = "0 0 1 1 *"
 BEFORE = f"""MAILTO=''
 # lunarch: name=goes
 {TIMES} {GATED}
@@ -202,6 +236,7 @@ first.event("became_leader")
 try:
     background()
     long_output()
+    environment()
     reloads(first)
 except Exception as e:  # pylint: disable=broad-except
     ok(False, "the test comes to its end", repr(e))

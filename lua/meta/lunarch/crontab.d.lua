@@ -13,6 +13,8 @@ local crontab = {}
 ---@field directory? string for outputs and the history; it must exist. Default: nothing is kept
 ---@field on_failure? string a shell line for a run that has failed; its input is the output
 ---@field sendmail? string default: /usr/sbin/sendmail
+---@field env? string[] NAME=VALUE, or NAME for the value that this process has: as lines above the first one of each crontab
+---@field env_files? string[] files with such lines, as docker's --env-file
 ---@field need_shells? boolean a shell that is not on this machine is an error, as with `lunarch cron`
 ---@field catch_up? number seconds, for jobs that do not say it (600)
 
