@@ -1,5 +1,6 @@
 -- term:load() and term:save(): a checkpoint that each leader leaves for the next one, in the lock's record.
--- In the record it is {"data": what the script saved, "cron": the last times of jobs (lua/api/cron.lua)}; other keys are kept.
+-- In the record it is {"data": what the script saved, "cron": the last times of jobs (lua/api/cron.lua),
+-- "runs": those of `lunarch cron` that have not ended (lua/cron/cron_run.lua)}; other keys are kept.
 
 local use = ...
 local check = use "options"

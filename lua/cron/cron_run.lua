@@ -8,6 +8,7 @@ local lunarch = require "lunarch"
 local OUTPUT_MAX <const> = 262144 -- bytes of a run that are kept
 local PAUSE <const>, PAUSE_MAX <const> = 10, 300 -- seconds before another attempt: the first pause, and the longest
 local TELL_TIMEOUT <const> = 60 -- seconds for a mail, or for the command that is told of a failure
+local CHECKPOINT_MAX <const>, NOTE_BYTES <const>, MARK_BYTES <const> = 15800, 20, 16 -- of 16 KB; of a note without its id; of a mark without its name
 local KEPT <const> = { LANG = true, TZ = true }
 
 -- The names of the variables that this process began with, which a job shall not see: cron(8) gives it those of the crontab alone.
@@ -59,6 +60,38 @@ return function(natives, options, history)
 	local runner = { running = {} } -- runs that have begun and not ended
 	local idle = natives.signal()
 	local mail_said = false
+	local noted = {} -- by id: what is in the record of the runs of this term
+	local cut = {} -- runs that the term's end has interrupted, and nobody was told yet: a list
+
+	local function rewrite(term, change)
+		natives.checkpoints = natives.checkpoints or use "checkpoint"(natives)
+		return natives.checkpoints.update(term, "runs", function(all)
+			all = type(all) == "table" and all or {}
+			change(all)
+			return next(all) and all or nil
+		end, "lunarch cron", nil, true)
+	end
+
+	-- So that the next leader can tell of a run that was lost with its leader. In a record that is nearly full it is not noted.
+	local function note(term, run, job)
+		local _, text = natives.checkpoint(term)
+		local bytes, size = #run.id + NOTE_BYTES, 0
+		for _, other in ipairs(options.jobs) do
+			size = size + #other.name + MARK_BYTES
+		end
+		for id in pairs(noted) do
+			size = size + #id + NOTE_BYTES
+		end
+		if not job.again and text and math.max(#text, size) + bytes <= CHECKPOINT_MAX then
+			noted[run.id] = true
+			rewrite(term, function(all) all[run.id] = math.floor(run.began) end)
+		end
+	end
+
+	local function forget(term, id)
+		noted[id] = nil
+		rewrite(term, function(all) all[id] = nil end)
+	end
 
 	local function metric(counter, name, job, value, more)
 		local labels = more or {}
@@ -81,8 +114,13 @@ return function(natives, options, history)
 	-- As cron(8), which reads a job's output to its end: what the command leaves in the background is a part of the run, unless its output
 	-- goes elsewhere.
 	local function attempt(job, run)
-		return lunarch.exec { job.env.SHELL, "-c", job.command, stdin = job.stdin or "", stderr = "stdout", cwd = job.env.HOME,
-			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX, both_ends = true, until_closed = true }
+		local child, err = lunarch.exec { job.env.SHELL, "-c", job.command, stdin = job.stdin or "", stderr = "stdout", cwd = job.env.HOME,
+			env = environment(job, run), timeout = job.timeout, max_output = OUTPUT_MAX, both_ends = true, until_closed = true, background = true }
+		run.child = child
+		if not child then
+			return nil, err
+		end
+		return child:wait()
 	end
 
 	local function output_of(result, err)
@@ -152,6 +190,7 @@ return function(natives, options, history)
 		}
 		options.store.record(run)
 		runner.running[run], started[run] = job, monotonic()
+		note(term, run, job)
 		metric(false, "running", job, 1)
 		options.board.began(job)
 		natives.emit("info", "cron_started", ("the job \"%s\" (%s:%d) starts for %s%s"):format(job.name, job.path, job.line, iso(tick.time),
@@ -209,15 +248,72 @@ return function(natives, options, history)
 		local _ <close> = setmetatable({}, { __close = function()
 			if not run.status then
 				finish(job, run, "interrupted", "it was stopped, since the term ended")
+				cut[#cut + 1] = { job = job, run = run }
 			end
 			leave(job, run)
 		end })
 		local status, why, output = try(term, job, run)
 		finish(job, run, status, why)
+		if noted[run.id] then
+			forget(term, run.id)
+		end
 		done()
 		mail(job, run, output)
 		tell_failure(job, run, output)
 		return run
+	end
+
+	-- Of runs that are noted in the record and whose end nobody has told: their leader, or its worker, has died.
+	-- all: those of this term, too.
+	function runner.tell_lost(term, all)
+		local by_name = {}
+		for _, job in ipairs(options.jobs) do
+			by_name[job.name] = job
+		end
+		local _, text = natives.checkpoint(term) -- the newest, also if it is not saved yet
+		local notes = text and natives.json.decode(text)
+		notes = type(notes) == "table" and notes.runs
+		for id, began in pairs(type(notes) == "table" and notes or {}) do
+			local name, time, token = id:match "^(.*)@(%d+)%.(%d+)"
+			token, time, began = math.tointeger(tonumber(token)), tonumber(time), tonumber(began)
+			if token and time and began and (all or token < term.token) then
+				local why = "it was lost with the process that ran it"
+				local run = { id = id, job = name, time = time, began = began, token = token, status = "lost", why = why }
+				-- Of a job that is no more nothing is known but its name.
+				local job = by_name[name] or { name = name, env = { MAILTO = "" }, command = "?", path = "?", line = 0 }
+				options.store.record(run)
+				metric(true, "runs_total", job, 1, { status = "lost" })
+				natives.emit("warn", "cron_failed", ("the job \"%s\" (%s:%d): %s, begun for %s"):format(name, job.path, job.line, why, iso(time)))
+				mail(job, run, why .. "\n")
+				tell_failure(job, run, why .. "\n")
+				forget(term, id) -- when somebody was told: rather twice than never
+			end
+		end
+	end
+
+	-- The term is over, and nothing of it runs. Where the lease was lost the record cannot be written: then the next leader tells.
+	function runner.stopped(term, reason)
+		local list = cut
+		cut = {}
+		if reason == "expired" or reason == "lost" then
+			noted = {}
+			return
+		end
+		for _, it in ipairs(list) do
+			local result, err
+			if it.run.child then
+				result, err = it.run.child:wait(0)
+			end
+			local output = it.run.child and output_of(result, err) or ""
+			options.store.output(it.job, ("%s token %d, %s"):format(iso(now()), term.token, it.run.why), output)
+			mail(it.job, it.run, output)
+			tell_failure(it.job, it.run, output)
+			if noted[it.run.id] then
+				forget(term, it.run.id)
+			end
+		end
+		runner.tell_lost(term, true)
+		noted = {}
 	end
 
 	function runner.skip(term, job, tick, reason)

@@ -390,8 +390,9 @@ return function(natives)
 	end
 
 	-- Beside the jobs, which do not wait for it.
-	local function tell_all(term, jobs, board, directory)
+	local function tell_all(term, jobs, runner, board, directory)
 		term:spawn(function()
+			runner.tell_lost(term)
 			board.begin(term, jobs, directory and history.read(directory, TAIL) or {})
 		end)
 	end
@@ -474,14 +475,14 @@ return function(natives)
 		end
 		local board = use "cron_board"(natives, function(job, after) return crontab.next(job, after, 1)[1] end)
 		local runner = use "cron_run"(natives, { store = history.open(options.directory), sendmail = options.sendmail or SENDMAIL,
-			on_failure = options.on_failure, board = board }, history)
+			on_failure = options.on_failure, board = board, jobs = jobs }, history)
 		local leads -- the term, or the last one
 
 		-- The elector of `lunarch cron` asks for this when its crontabs have changed: this worker goes on, and so does its term.
 		natives.on_request(nil, function()
 			local wanted, mistakes, _, keep = read("crontab.election", options, true)
 			if #mistakes == 0 then
-				_, mistakes[1] = keep() -- for a worker that replaces this one
+				mistakes[1] = select(2, keep()) -- for a worker that replaces this one
 			end
 			if #mistakes > 0 then
 				return false, table.concat(mistakes, "\n"), 0
@@ -501,9 +502,10 @@ return function(natives)
 					start(term, job, runner)
 				end
 				use "cron_asked"(natives, term, jobs, runner)
-				tell_all(term, jobs, board, options.directory)
+				tell_all(term, jobs, runner, board, options.directory)
 			end,
 			on_stopping = function() runner.wait() end,
+			on_stopped = runner.stopped,
 		}
 	end
 

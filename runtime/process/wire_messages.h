@@ -149,17 +149,17 @@
 
 /* A job that the script of this term runs at certain times, as it is now: for people. Times in seconds since 1970; -1:
  * not known. status: a word for how its last run ended, "" = none is known; why: the same for people. */
-#define WIRE_FIELDS_job(F)                           \
-	F(u32, slot)                                 \
-	F(u64, term)                                 \
-	F(str, name)                                 \
+#define WIRE_FIELDS_job(F)                                                               \
+	F(u32, slot)                                                                     \
+	F(u64, term)                                                                     \
+	F(str, name)                                                                     \
 	F(str, schedule) /* as it is written; "": the script has no such job any more */ \
-	F(str, zone)                                 \
-	F(i64, next_s)                               \
-	F(i64, last_s) /* when its last run began */ \
-	F(i64, took_ms)                              \
-	F(str, status)                               \
-	F(str, why)                                  \
+	F(str, zone)                                                                     \
+	F(i64, next_s)                                                                   \
+	F(i64, last_s) /* when its last run began */                                     \
+	F(i64, took_ms)                                                                  \
+	F(str, status)                                                                   \
+	F(str, why)                                                                      \
 	F(u32, running)
 
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
@@ -233,8 +233,8 @@
 	F(u32, slot)       \
 	F(u64, ask)
 
-/* Somebody asks the leader's script to run a job now; or, with term 0, the script of `lunarch cron` to take its crontabs
- * as they are now, whoever leads. WIRE_REPLY answers. */
+/* Somebody asks the leader's script to run a job now; or, with term 0, the script of `lunarch cron` to take its
+ * crontabs as they are now, whoever leads. WIRE_REPLY answers. */
 #define WIRE_FIELDS_request(F)                                      \
 	F(u32, slot)                                                \
 	F(u64, term)                                                \

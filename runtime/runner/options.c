@@ -364,9 +364,7 @@ static int set_value(struct options *o, enum option which, enum option_from from
 	                    : which == OPTION_ENV      ? o->env
 	                    : which == OPTION_ENV_FILE ? o->env_files
 	                                               : NULL;
-	int *count = which == OPTION_LOCK  ? &o->lock_count
-	             : which == OPTION_ENV ? &o->env_count
-	                                   : &o->env_file_count;
+	int *count = which == OPTION_LOCK ? &o->lock_count : which == OPTION_ENV ? &o->env_count : &o->env_file_count;
 	if (!list || from != OPTION_GIVEN)
 		return 0;
 	if (*count == OPTION_WORDS)

@@ -46,12 +46,12 @@ struct run { /* its parts read it; run.c and reload.c change it */
 		bool loading;    /* it came before the version that is loaded now, or was last */
 	} requests[RUN_REQUESTS];
 	bool asked, asked_again; /* the worker of `cron` is taking changed crontabs; and is to do so once more */
-	bool reload_failed;     /* the last one, */
-	char wrong[1000];       /* and why the last version that was loaded did not come into force */
-	struct guard_fork fork; /* for the first worker, */
-	bool forks;             /*     which has not begun */
-	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
-	ev_timer last;          /* after a kill: the program ends, whatever still runs */
+	bool reload_failed;      /* the last one, */
+	char wrong[1000];        /* and why the last version that was loaded did not come into force */
+	struct guard_fork fork;  /* for the first worker, */
+	bool forks;              /*     which has not begun */
+	ev_timer soon;           /* never started: it is fed to the loop, and carries out what life.h says */
+	ev_timer last;           /* after a kill: the program ends, whatever still runs */
 };
 
 /* Those that it watches, for program_hold_signals. */

@@ -466,7 +466,8 @@ static void child_say_left_out(struct child *c, struct stream *s)
 	if (!s->left_out)
 		return;
 	buf_add(&all, s->text->data, half);
-	buf_printf(&all, "%s[%zu bytes are left out here]\n", half && all.data[half - 1] == '\n' ? "" : "\n", s->left_out);
+	buf_printf(&all, "%s[%zu bytes are left out here]\n", half && all.data[half - 1] == '\n' ? "" : "\n",
+	           s->left_out);
 	buf_add(&all, s->text->data + half, s->text->len - half);
 	buf_fini(s->text);
 	*s->text = all;

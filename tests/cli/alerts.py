@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
+from functools import partial
 from typing import Any
 
 import yaml
@@ -264,7 +265,10 @@ class Prometheus:
         argv = ["prometheus", "--config.file", write("prometheus.yml", config), "--web.listen-address", self.at]
         with open(os.path.join(room, "prometheus.log"), "w") as log:
             self.process = subprocess.Popen(
-                [*argv, "--storage.tsdb.path", os.path.join(room, "tsdb")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*argv, "--storage.tsdb.path", os.path.join(room, "tsdb")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     def get(self, path: str) -> Any:
@@ -329,7 +333,7 @@ def scraped() -> None:
             ("JobMissed", f"{lock}: a time of the job hangs was left out: `lunarch cron history` on {here} says why"),
             ("JobLate", f"{lock}: the job good has had no good run for "),
         ):
-            texts = wait_for(lambda alert=alert: server.says(alert)) or []
+            texts = wait_for(partial(server.says, alert)) or []
             ok(len(texts) == 1 and texts[0].startswith(want), f"{alert}: by a scrape, too, it names the job", texts)
         wait_for(lambda: len(server.series("lunarch_next_known")) == 3)
         labels_there(server, rules)

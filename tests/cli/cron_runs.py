@@ -18,7 +18,9 @@ room = scratch()
 STATE = ("--state-dir", os.path.join(room, "state"))
 OUT = ("--output-dir", os.path.join(room, "out"))
 TAB = os.path.join(room, "tab")
-GATED = f"echo began >>{room}/$LUNARCH_CRON_JOB.began; while [ ! -e {room}/$LUNARCH_CRON_JOB.gate ]; do sleep 0.05; done"
+GATED = (
+    f"echo began >>{room}/$LUNARCH_CRON_JOB.began; while [ ! -e {room}/$LUNARCH_CRON_JOB.gate ]; do sleep 0.05; done"
+)
 LINGERS = f'echo $$ >{room}/lingers.pid; trap "" TERM; while :; do sleep 1; done'
 
 
@@ -121,11 +123,21 @@ def long_output() -> None:
 
 
 def environment() -> None:
-    write("env", "\ufeff# a comment\n\n  FROM_FILE=\"as it is\" # all of it\r\nTAKEN\nOVER=file\nOWN=file\n")
+    write("env", '\ufeff# a comment\n\n  FROM_FILE="as it is" # all of it\r\nTAKEN\nOVER=file\nOWN=file\n')
     names = ("GIVEN", "TAKEN", "ABSENT", "NOT", "FROM_FILE", "OVER", "OWN", "EMPTY")
     shown_as = ",".join(f"${{{name}-none}}" for name in names)
     write("tab", f"MAILTO=''\nOWN=tab\n# lunarch: name=env\n{TIMES} echo \"{shown_as}\"; echo $PATH\n")
-    given = ("--env", "GIVEN=a=b", "--env", "ABSENT", "--env=OVER=option", "--env", "EMPTY=", "--env", "PATH=/bin:/opt/x")
+    given = (
+        "--env",
+        "GIVEN=a=b",
+        "--env",
+        "ABSENT",
+        "--env=OVER=option",
+        "--env",
+        "EMPTY=",
+        "--env",
+        "PATH=/bin:/opt/x",
+    )
     c = Candidate(
         *(*STATE, *OUT, "--lock", "env", *given, "--env-file", f"{room}/env", TAB),
         command="cron",
@@ -148,6 +160,72 @@ def environment() -> None:
     ):
         p = lunarch("cron", "check", *args, TAB)
         ok(p.returncode == 1 and want in p.stderr, f"check {args}: {want}", p.stderr)
+
+
+# ---- who is told ----
+
+
+def tellers() -> tuple[str, ...]:
+    write("sendmail", f"#!/bin/sh\ncat >>{room}/mail\n")
+    os.chmod(f"{room}/sendmail", 0o755)
+    line = f"echo \"$LUNARCH_CRON_JOB $LUNARCH_CRON_STATUS $(tr '\\n' ' ')\" >>{room}/told"
+    return ("--on-failure", line, "--sendmail", f"{room}/sendmail")
+
+
+def machine(name: str, *args: str) -> Candidate:
+    """With a history of its own, and a control socket, as another machine."""
+    own = ("--output-dir", f"{room}/out-{name}", "--identity", name, "--control", f"{room}/{name}.sock")
+    return Candidate(*STATE, "--lock", "told", *own, "--shutdown-grace", "2s", *args, TAB, command="cron", name=name)
+
+
+def begin(name: str, job: str) -> None:
+    before = text(job + ".began").count("began")
+    lunarch("cron", "run", "--control", f"{room}/{name}.sock", job)
+    wait_for(lambda: text(job + ".began").count("began") > before)
+
+
+def told() -> None:
+    write("tab", f"MAILTO=ann\n# lunarch: name=long\n{TIMES} echo so far; {GATED}\n{TIMES} /bin/true short\n")
+    c = machine("c", *tellers())
+    c.event("became_leader")
+    begin("c", "long")
+    c.stop()
+    same(
+        text("told"),
+        "long interrupted so far \n",
+        "--on-failure hears of a run that the term's end has interrupted, with its output",
+    )
+    ok(
+        "Subject: Cron" in text("mail") and "so far\n" in text("mail") and "since the term ended" in text("mail"),
+        "so does MAILTO",
+    )
+    d, e = machine("d", *tellers()), machine("e", *tellers())
+    wait_for(lambda: d.all("became_leader") or e.all("became_leader"))
+    first_led, then = (d, e) if d.all("became_leader") else (e, d)
+    lunarch("cron", "run", "--wait", "--control", f"{room}/{first_led.name}.sock", "true")
+    begin(first_led.name, "long")
+    wait_for(lambda: "long@" in text("state/told"))
+    first_led.kill()
+    then.event("became_leader")
+    then.event("cron_failed", "it was lost with the process that ran it")
+    ok(
+        wait_for(lambda: text("told").count("long lost")),
+        "of one that was lost with its leader the next one tells",
+        text("told"),
+    )
+    ok(wait_for(lambda: "lost with the process" in text("mail")), "by mail, too")
+    found = [
+        json.loads(x)
+        for x in lunarch("cron", "history", "--json", "--output-dir", f"{room}/out-{then.name}").stdout.splitlines()
+    ]
+    same([(r["job"], r["status"]) for r in found], [("long", "lost")], "its history has it")
+    begin(then.name, "long")
+    os.kill(then.worker(), 9)
+    ok(wait_for(lambda: text("told").count("long lost") == 2), "and of one that was lost with its worker", text("told"))
+    then.stop()
+    same(text("told").count("\n"), 3, "each is told once, and a run that has ended is not")
+    ok("long@" not in text("state/told"), "then the record forgets them", text("state/told"))
+    same([x["message"] for c in (c, d, e) for x in c.all("hook_failed")], [], "no hook has failed meanwhile")
 
 
 # ---- changed crontabs ----
@@ -194,21 +272,26 @@ def reloads(a: Candidate) -> None:
     b = elector("b", "--control", f"{room}/b.sock")
     b.event("new_leader", "a leads")
     runs = {name: later(name) for name in ("stays", "changes", "goes")}
-    for name in runs:
-        wait_for(lambda name=name: text(name + ".began"))
+    wait_for(lambda: all(text(name + ".began") for name in runs))
     write("tab", AFTER)
     for where in (("--control", f"{room}/b.sock"), ("--lock", "jobs")):
         p = reload(*where)
         same((p.returncode, p.stderr), (0, ""), f"changed crontabs are taken ({where[0]})")
     a.event("crontabs_taken", "5 jobs: 1 new, 2 changed, 1 gone; what runs goes on")
     same(
-        [p.poll() for p in runs.values()], [None] * 3, "what ran goes on, whether its line has changed, is gone, or neither"
+        [p.poll() for p in runs.values()],
+        [None] * 3,
+        "what ran goes on, whether its line has changed, is gone, or neither",
     )
     answer(run("--wait", "fresh"), 9, "exit status 9", "a new line is a job at once")
     answer(run("goes"), 1, "there is no job 'goes'", "one that is gone is none")
     for name in ("stays", "changes"):
         answer(run(name), 1, "it runs already", f"{name}: its overlap rule holds for what goes on")
-    ok(wait_for(lambda: shown() == {"fresh", "changes", "minute", "echo", "stays"}), "/jobs shows the jobs of now", shown())
+    ok(
+        wait_for(lambda: shown() == {"fresh", "changes", "minute", "echo", "stays"}),
+        "/jobs shows the jobs of now",
+        shown(),
+    )
     for name, p in runs.items():
         opens(name)
         answer(p, 0, "exit status 0", f"{name}: it is left to finish")
@@ -227,7 +310,12 @@ def reloads(a: Candidate) -> None:
     answer(p, 9, "exit status 9", "a standby has taken them, too")
     b.stop()
     a.event("became_leader", count=terms + 1)
-    answer(run("--wait", "changes"), 8, "exit status 8", "and so has a worker in place of a dead one, not what is there now")
+    answer(
+        run("--wait", "changes"),
+        8,
+        "exit status 8",
+        "and so has a worker in place of a dead one, not what is there now",
+    )
 
 
 write("tab", BACKGROUND)
@@ -237,6 +325,7 @@ try:
     background()
     long_output()
     environment()
+    told()
     reloads(first)
 except Exception as e:  # pylint: disable=broad-except
     ok(False, "the test comes to its end", repr(e))

@@ -141,8 +141,7 @@ static void test_sizes(void)
 		if (sources_replace(s, "replaced", &b, &err) < 0)
 			break;
 	}
-	ok(n == 20 && finds(s, "replaced", "last"),
-	   "a text that replaces another takes its place, however often");
+	ok(n == 20 && finds(s, "replaced", "last"), "a text that replaces another takes its place, however often");
 	large[SOURCES_TEXT_MAX / 4] = 'x';
 	long long before = memory();
 	ok(keeps(s, "large 1", "other", large) && memory() == before, "a text that is not kept takes no memory");
