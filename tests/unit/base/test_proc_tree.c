@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -490,6 +491,52 @@ static void test_blind(void)
 	end(pid);
 }
 
+/* keep: the end of the pipe that it holds; its own session, or the group of that number. */
+static pid_t hold(const int *fds, int keep, pid_t group)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	close(fds[!keep]);
+	if (group < 0 ? setsid() < 0 : setpgid(0, group) < 0)
+		_exit(1);
+	report();
+	wait_for_ever();
+	return 0;
+}
+
+/* It ends by the signal that comes now, and by none of before. */
+static bool was_spared(pid_t pid)
+{
+	int status = 0;
+
+	kill(pid, SIGTERM);
+	return waitpid(pid, &status, 0) == pid && WTERMSIG(status) == SIGTERM;
+}
+
+static void test_writers(void)
+{
+	int fds[2], status = 0;
+	char path[32], name[64] = "";
+
+	up->n = 0;
+	if (pipe(fds) < 0)
+		exit(1);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fds[1]);
+	if (readlink(path, name, sizeof name - 1) < 0)
+		exit(1);
+	pid_t writer = hold(fds, 1, -1), reader = hold(fds, 0, -1), spared = hold(fds, 1, 0);
+	wait_up(3);
+	tree_signal_writers(&tree, getpid(), spared, name, SIGKILL);
+	ok(waitpid(writer, &status, 0) == writer && WTERMSIG(status) == SIGKILL,
+	   "who holds a pipe open for writing gets the signal, whatever its session");
+	ok(was_spared(reader), "who only reads it does not");
+	ok(was_spared(spared), "nor does the group that is left out, nor the caller");
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -505,5 +552,6 @@ int main(int argc, char **argv)
 	test_leaderless();
 	test_unreadable();
 	test_blind();
+	test_writers();
 	return tap_done();
 }
