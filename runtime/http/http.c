@@ -47,6 +47,18 @@ static void split_head(const struct http_call *c, struct http_header *list)
 	}
 }
 
+CURLMcode http_hand_over(struct http_call *c)
+{
+	struct http_pool *p = c->client->pool;
+	CURLMcode code = curl_multi_add_handle(p->multi, c->easy);
+
+	if (code == CURLM_OK) {
+		c->pool = p;
+		p->calls++;
+	}
+	return code;
+}
+
 void http_take_back(struct http_call *c)
 {
 	struct http_pool *p = c->pool;
@@ -82,6 +94,15 @@ static void call_free(struct http_call *c)
 	free(c);
 }
 
+/* Was it sent on a connection that an earlier one had opened? */
+static bool call_reused(const struct http_call *c)
+{
+	long opened = 0;
+
+	curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &opened);
+	return c->sent && opened == 0;
+}
+
 /* Calls `done`, then frees the call. */
 static void call_finish(struct http_call *c)
 {
@@ -94,14 +115,13 @@ static void call_finish(struct http_call *c)
 		                 .err = c->err,
 		                 .len = c->r.data ? 0 : c->body.len };
 	const char *url = NULL;
-	long opened = 0;
 
 	split_head(c, list);
+	http_doubt_judge(c);
 	http_take_back(c);
 	r.sent_at = c->sent ? c->sent_at : clock_now();
 	curl_easy_getinfo(c->easy, CURLINFO_EFFECTIVE_URL, &url);
-	curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &opened);
-	r.reused = c->sent && opened == 0;
+	r.reused = call_reused(c);
 	char *plain = http_url_without_secrets(url ? url : "", true);
 	r.url = plain;
 	r.body = r.len ? c->body.data : "";
@@ -213,12 +233,13 @@ void http_ended(struct http_call *c, CURLcode code)
 	http_ready(c);
 }
 
-/* An HTTP/2 connection on which a request was not answered is not used for new requests. */
+/* An HTTP/2 connection on which a request was not answered is not used for new requests. Nor are those that are kept
+ * beside one: they may lead to the same address, which its host has left. */
 static void suspect_connection(const struct http_call *c)
 {
 	struct http *h = c->client;
 
-	if (c->pool && c->pool == h->pool && c->sent && !c->heard && c->maybe_http2)
+	if (c->pool && c->pool == h->pool && c->sent && !c->heard && (c->maybe_http2 || call_reused(c)))
 		http_pool_begin(h);
 }
 
@@ -319,10 +340,8 @@ struct http_call *http_start(struct http *h, const struct http_request *r)
 	if (!c->easy) {
 		err_set(&c->err, ERR_SYSTEM, "%s: out of memory", c->name);
 	} else if (http_set_request(c, r) == 0) {
-		CURLMcode code = curl_multi_add_handle(h->pool->multi, c->easy);
+		CURLMcode code = http_hand_over(c);
 		if (code == CURLM_OK) {
-			c->pool = h->pool;
-			c->pool->calls++;
 			call_arm(c);
 			return c;
 		}

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "version.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -147,8 +148,21 @@ static size_t call_on_read(char *to, size_t size, size_t count, void *arg)
 static curl_socket_t call_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
 	struct http_call *c = arg;
+	char ip[HTTP_IP] = "";
+	const void *in6 = &((const struct sockaddr_in6 *)(const void *)&a->addr)->sin6_addr;
+	const void *in = &((const struct sockaddr_in *)(const void *)&a->addr)->sin_addr;
 
 	(void)purpose;
+	if (a->family == AF_INET || a->family == AF_INET6)
+		inet_ntop(a->family, a->family == AF_INET ? in : in6, ip, sizeof ip);
+	if (http_is_doubted(c->client, ip)) {
+		c->passed = true;
+		return CURL_SOCKET_BAD;
+	}
+	if (!c->heard)
+		http_doubt(c->client, c->at); /* it has not answered in its part of the time */
+	memcpy(c->at, ip, sizeof ip);
+	c->at_since = clock_now();
 	c->client->stats.opened++;
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }

@@ -10,6 +10,9 @@
 #include <curl/curl.h>
 #include <ev.h>
 
+#define HTTP_DOUBTS 8
+#define HTTP_IP 48 /* an address as text, INET6_ADDRSTRLEN and more */
+
 /* One of libcurl's pools of connections. A client begins a new pool when an HTTP/2 connection does not answer: other
  * calls use that connection, so it cannot be closed, and new requests must not use it. The old pool is freed after its
  * last call. */
@@ -28,6 +31,8 @@ struct http {
 	struct http_call *calls;              /* all of them */
 	struct http_call *ready, **ready_end; /* the calls whose callbacks are due */
 	const struct http_call *telling;      /* the call whose callback runs; NULL once it has ended */
+	char doubts[HTTP_DOUBTS][HTTP_IP];    /* addresses from which a call heard nothing; "" is none */
+	unsigned doubted;
 	ev_timer kick;                        /* calls http_tell in the next turn of the loop */
 	struct http_stats stats;
 };
@@ -51,7 +56,10 @@ struct http_call {
 	bool head_done, following, answered, told_answer;
 	bool paused, held, starved; /* by the caller; libcurl's reading is paused; libcurl waits for http_send */
 	bool out_ended, told_drained, ended;
-	bool deaf; /* the connection is closed, and libcurl waits for http_send all the same */
+	char at[HTTP_IP]; /* the address that it has last begun to connect to; "": none */
+	struct instant at_since;
+	bool passed; /* over an address in doubt */
+	bool deaf;   /* the connection is closed, and libcurl waits for http_send all the same */
 	struct err err;
 	char why[CURL_ERROR_SIZE];
 };
@@ -61,6 +69,7 @@ struct http_call {
 void http_ready(struct http_call *c);                /* a callback is due, in this turn of the loop or the next */
 void http_tell(struct http *h);                      /* calls what is due; may end calls and free pools */
 void http_ended(struct http_call *c, CURLcode code); /* libcurl has finished the call */
+CURLMcode http_hand_over(struct http_call *c); /* gives the call to libcurl */
 void http_take_back(struct http_call *c); /* removes the call from libcurl, which closes its HTTP/1 connection or resets
                                            * its HTTP/2 stream if it is unfinished */
 
@@ -68,6 +77,13 @@ void http_take_back(struct http_call *c); /* removes the call from libcurl, whic
 struct http_pool *http_pool_new(struct http *h);
 void http_pool_free(struct http_pool *p); /* p has no calls, or is NULL */
 void http_pool_drop_old(struct http *h);
+
+/* http_doubt.c: an address of a name that did not answer is passed over as long as there are others, so that the next
+ * call begins at another one: libcurl begins at the first one each time. ip: "" is nothing. */
+void http_doubt(struct http *h, const char *ip);
+bool http_is_doubted(struct http *h, const char *ip);
+void http_doubt_none(struct http *h);
+void http_doubt_judge(struct http_call *c); /* at its end */
 
 /* http_request.c: sets libcurl's options from a request. -1: c->err says what is wrong with it */
 int http_set_request(struct http_call *c, const struct http_request *r);

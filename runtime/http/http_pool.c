@@ -13,6 +13,16 @@ struct sock {
 	struct http_pool *pool;
 };
 
+/* All of a name's addresses were in doubt: none is any more. */
+static bool pool_tries_doubted(struct http_call *c, CURLcode code)
+{
+	if (code == CURLE_OK || !c->passed || *c->at)
+		return false;
+	c->passed = false;
+	http_doubt_none(c->client);
+	return http_hand_over(c) == CURLM_OK;
+}
+
 static void pool_collect_ended(const struct http_pool *p)
 {
 	const struct CURLMsg *m;
@@ -27,7 +37,8 @@ static void pool_collect_ended(const struct http_pool *p)
 		curl_easy_getinfo(easy, CURLINFO_PRIVATE, &mine);
 		struct http_call *c = (struct http_call *)(void *)mine;
 		http_take_back(c);
-		http_ended(c, code);
+		if (!pool_tries_doubted(c, code))
+			http_ended(c, code);
 	}
 }
 

@@ -226,6 +226,22 @@ static int set_server_name(struct http_call *c, const struct http_request *r)
 	return ok;
 }
 
+/* libcurl gives each of a name's addresses half of the time that is left, and the last one all of it. So it must know
+ * how long that is, or an address that drops packets would take all of the call's. A name is looked up for each
+ * connection: it may have moved. */
+static void set_addresses(struct http_call *c, const struct http_request *r)
+{
+	nsec most = r->connect;
+	bool ends = r->by.boot || r->by.raw;
+	nsec left = ends ? instant_until(r->by, clock_now()) : 0;
+
+	if (ends && (!most || left < most))
+		most = left > 0 ? left : 1;
+	if (most)
+		curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)((most + NSEC_PER_MS - 1) / NSEC_PER_MS));
+	curl_easy_setopt(c->easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
+}
+
 static void set_way(struct http_call *c, const struct http_request *r)
 {
 	CURL *e = c->easy;
@@ -243,8 +259,7 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, c->maybe_http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(e, CURLOPT_PIPEWAIT,
 	                 c->maybe_http2 ? 1L : 0L); /* wait for the first connection, and share it */
-	if (r->connect)
-		curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)((r->connect + NSEC_PER_MS - 1) / NSEC_PER_MS));
+	set_addresses(c, r);
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
 	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, IDLE_S);
 	if (r->compressed)

@@ -88,6 +88,7 @@ static void link_lose(struct lock_link *k, enum lock_outcome outcome, const stru
 	k->outcome = outcome;
 	k->why = *why;
 	link_hang_up(k);
+	k->failed += !was_up;
 	if (k->url && (!was_up || k->ops->moves_on))
 		k->host = (k->host + 1) % k->url->hosts;
 	if (!was_up && k->url && ++k->tried < k->url->hosts) {
@@ -149,8 +150,8 @@ static void link_try_host(struct lock_link *k)
 		k->ops->dial(k);
 	else // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without an url there is ops->dial
 		k->dial = dial_start(k->env->loop, lock_lookups(k->env), k->url->host[k->host].name,
-		                     k->url->host[k->host].port, instant_add(clock_now(), k->ops->attempt),
-		                     link_on_dialed, k);
+		                     k->url->host[k->host].port, k->failed / (unsigned)k->url->hosts,
+		                     instant_add(clock_now(), k->ops->attempt), link_on_dialed, k);
 }
 
 void lock_link_up(struct lock_link *k)

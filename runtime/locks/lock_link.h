@@ -60,6 +60,7 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 
 	enum lock_link_state state;
 	int host, tried; /* which of the URL's hosts is asked, or was last; how many were asked in this round */
+	unsigned failed; /* attempts that have, in all */
 	char peer[300];  /* "127.0.0.1:6379", of that host */
 	struct dial *dial;
 	bool ending;     /* set by a backend inside a library that cannot be left yet: lock_link_lose follows soon */

@@ -18,7 +18,8 @@ struct dial {
 	struct ev_loop *loop;
 	struct resolve *lookup; /* NULL: the addresses are known */
 	struct resolved all;
-	int next; /* the next address to try */
+	unsigned turn;
+	int next; /* how many addresses have been tried */
 	int fd;   /* the socket that connects; -1: none */
 	int port;
 	char *host;
@@ -41,6 +42,12 @@ static void dial_end(struct dial *d)
 	free(d);
 }
 
+/* Which of the addresses is the n-th to be tried. */
+static int dial_address(const struct dial *d, int n)
+{
+	return (int)((d->turn + (unsigned)n) % (unsigned)d->all.count);
+}
+
 static void dial_finish(struct dial *d, int fd, const struct err *err)
 {
 	dial_done_fn *done = d->done;
@@ -55,8 +62,10 @@ static void dial_fail(struct dial *d, int why)
 	char address[RESOLVE_TEXT] = "";
 	struct err err;
 
-	if (d->next > 0)
-		resolve_print(&d->all.each[d->next - 1].addr, d->all.each[d->next - 1].len, address);
+	if (d->next > 0) {
+		int i = dial_address(d, d->next - 1);
+		resolve_print(&d->all.each[i].addr, d->all.each[i].len, address);
+	}
 	err_set(&err, why == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNREACHABLE, "cannot connect to %s port %d (%s): %s",
 	        d->host, d->port, address, strerror(why));
 	dial_finish(d, -1, &err);
@@ -119,7 +128,7 @@ static void dial_on_writable(struct ev_loop *loop, ev_io *w, int revents)
  * others. */
 static void try_next(struct dial *d)
 {
-	int left = d->all.count - d->next, i = d->next++;
+	int left = d->all.count - d->next, i = dial_address(d, d->next++);
 	nsec time = instant_until(d->by, clock_now()) / left;
 
 	d->fd = socket(d->all.each[i].addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -155,13 +164,13 @@ static void dial_on_resolved(void *arg, const struct resolved *result)
 	try_next(d);
 }
 
-struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
-                        dial_done_fn *done, void *arg)
+struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, unsigned turn,
+                        struct instant by, dial_done_fn *done, void *arg)
 {
 	struct dial *d = mem_zero(sizeof *d);
 
 	*d = (struct dial){
-		.loop = loop, .fd = -1, .port = port, .host = mem_dup(host), .by = by, .done = done, .arg = arg
+		.loop = loop, .fd = -1, .port = port, .turn = turn, .host = mem_dup(host), .by = by, .done = done, .arg = arg
 	};
 	ev_init(&d->writable, dial_on_writable);
 	ev_init(&d->timer, dial_on_timer);

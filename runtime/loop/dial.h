@@ -17,9 +17,11 @@ struct offload;
 typedef void dial_done_fn(void *arg, int fd, const struct err *err);
 
 /* done is called exactly once, from the loop, never from inside this call, at the latest at `by`, unless cancelled
- * first. */
-struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
-                        dial_done_fn *done, void *arg);
+ * first. turn: which of the host's addresses is tried first, counted round: who raises it after an attempt
+ * whose connection was of no use begins at another one, so that one that takes connections and then says nothing is
+ * not always the first. */
+struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, unsigned turn,
+                        struct instant by, dial_done_fn *done, void *arg);
 void dial_cancel(struct dial *d); /* done is not called any more. NULL is nothing */
 
 #endif

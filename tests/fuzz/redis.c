@@ -67,12 +67,12 @@ static void dial_on_timer(struct ev_loop *loop, ev_timer *t, int events)
 	gone.done(gone.arg, ends[1], NULL);
 }
 
-struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
-                        dial_done_fn *done, void *arg)
+struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, unsigned turn,
+                        struct instant by, dial_done_fn *done, void *arg)
 {
 	struct dial *d = malloc(sizeof *d);
 
-	(void)offload, (void)host, (void)port, (void)by;
+	(void)offload, (void)host, (void)port, (void)turn, (void)by;
 	d->done = done;
 	d->arg = arg;
 	ev_timer_init(&d->timer, dial_on_timer, 0., 0.);

@@ -58,10 +58,10 @@ class Way:
 
 
 class Proxy:
-    """Listens on a loopback port (`port`; at: which one, if not any free one) and forwards to host:port."""
+    """Listens on a port (`port`; at: which one, if not any free one) of a loopback address and forwards to host:port."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", at: int = 0) -> None:
-        self.target, self.port = (host, port), at
+    def __init__(self, port: int, host: str = "127.0.0.1", at: int = 0, on: str = "127.0.0.1") -> None:
+        self.target, self.port, self.on = (host, port), at, on
         self.pairs: list[dict[str, Any]] = []
         self.bytes = {"up": 0, "down": 0}
         self.unanswered: bytes | None = None
@@ -69,7 +69,7 @@ class Proxy:
 
     async def _listen(self) -> None:
         self.up, self.down = Way(), Way()
-        self.server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        self.server = await asyncio.start_server(self._accepted, self.on, self.port)
         self.port = self.server.sockets[0].getsockname()[1]
 
     def _do(self, job: Any, *args: Any) -> Any:

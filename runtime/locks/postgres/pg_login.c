@@ -7,6 +7,7 @@
 #include "loop/resolve.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <linux/tcp.h>
 #include <malloc.h>
 #include <netinet/in.h>
@@ -48,10 +49,15 @@ struct pg_login {
 	pg_login_done_fn *done;
 
 	struct resolve *lookup;
-	struct instant by;              /* for the look-up */
-	int looked_up, first;           /* hosts; the one to begin with */
-	struct buf host, address, port; /* lists for libpq, one item per address */
+	struct instant by; /* for the look-up, and for all addresses together */
+	int looked_up;     /* hosts */
+	struct login_address {
+		char host[256], address[RESOLVE_TEXT], port[16]; /* as libpq takes them */
+	} at[ADDRESSES];
 	int addresses;
+	unsigned turn; /* which of them is tried first, counted round; one more after each that was of no use */
+	int tried;     /* so many that dropped packets, in this start */
+	ev_timer timer; /* the end of the time for an address that does not answer */
 	struct err lookup_err;
 
 	struct login_attempt *attempt; /* under way */
@@ -128,9 +134,7 @@ void pg_login_cancel(struct pg_login *l)
 	if (l->attempt)
 		attempt_give_up(l->attempt);
 	l->attempt = NULL;
-	buf_fini(&l->host);
-	buf_fini(&l->address);
-	buf_fini(&l->port);
+	ev_timer_stop(l->link->env->loop, &l->timer);
 	l->addresses = 0;
 }
 
@@ -226,6 +230,23 @@ static void login_succeed(struct pg_login *l)
 
 /* ---- libpq's steps ---- */
 
+/* An address that drops packets leaves time for the others: libpq itself would wait for as long as the kernel does. */
+static void login_arm(struct pg_login *l)
+{
+	struct ev_loop *loop = l->link->env->loop;
+	int left = l->addresses - l->tried;
+
+	if (left <= 1 || PQstatus(l->attempt->conn) != CONNECTION_STARTED) {
+		ev_timer_stop(loop, &l->timer);
+		return;
+	}
+	if (ev_is_active(&l->timer))
+		return;
+	ev_now_update(loop);
+	ev_timer_set(&l->timer, (double)(instant_until(l->by, clock_now()) / left) / NSEC_PER_SEC, 0.);
+	ev_timer_start(loop, &l->timer);
+}
+
 /* The socket may be another one after each step. */
 static void login_step_taken(struct pg_login *l)
 {
@@ -239,6 +260,7 @@ static void login_step_taken(struct pg_login *l)
 		login_succeed(l);
 	} else {
 		lock_link_wait(l->link, PQsocket(a->conn), a->next_step == PGRES_POLLING_READING ? EV_READ : EV_WRITE);
+		login_arm(l);
 	}
 }
 
@@ -277,14 +299,21 @@ static PGconn *login_connect(const struct pg_login *l)
 	const char *any = pg_place_option(l->place, "target_session_attrs"),
 		   *gss = pg_place_option(l->place, "gssencmode");
 	const char *keywords[16], *values[16];
+	struct buf host = { 0 }, address = { 0 }, port = { 0 }; /* lists */
 	int n = 0;
 #define SET(keyword, what) (keywords[n] = (keyword), values[n++] = (what))
 
 	SET("dbname", l->place->uri);
+	for (int i = 0; i < l->addresses; i++) {
+		const struct login_address *at = &l->at[(l->turn + (unsigned)i) % (unsigned)l->addresses];
+		buf_printf(&host, "%s%s", i ? "," : "", at->host);
+		buf_printf(&address, "%s%s", i ? "," : "", at->address);
+		buf_printf(&port, "%s%s", i ? "," : "", at->port);
+	}
 	if (l->addresses) {
-		SET("host", l->host.data);
-		SET("hostaddr", l->address.data);
-		SET("port", l->port.data);
+		SET("host", host.data);
+		SET("hostaddr", address.data);
+		SET("port", port.data);
 	}
 	if (l->place->password)
 		SET("password", l->place->password);
@@ -301,6 +330,9 @@ static PGconn *login_connect(const struct pg_login *l)
 	keywords[n] = values[n] = NULL;
 #undef SET
 	PGconn *conn = PQconnectStartParams(keywords, values, 1);
+	buf_fini(&host);
+	buf_fini(&address);
+	buf_fini(&port);
 	if (!conn)
 		mem_end();
 	return conn;
@@ -318,31 +350,47 @@ static void login_begin_steps(struct pg_login *l)
 		return;
 	}
 	lock_link_wait(l->link, PQsocket(l->attempt->conn), EV_WRITE); /* as if PQconnectPoll had said so */
+	login_arm(l);
+}
+
+static void login_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct pg_login *l = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (l->attempt->on_thread)
+		return; /* something has come from it */
+	lock_link_wait(l->link, -1, 0);
+	attempt_give_up(l->attempt);
+	l->attempt = NULL;
+	l->turn++;
+	l->tried++;
+	lock_link_enter(l->link);
+	login_begin_steps(l);
+	lock_link_leave(l->link);
 }
 
 /* ---- host names ---- */
 
-static int login_host(const struct pg_login *l)
+static bool login_item(const struct pg_login *l, const char *option, char *out, size_t size)
 {
-	return (l->first + l->looked_up) % HOSTS;
-}
-
-static bool login_host_name(const struct pg_login *l, char *host, size_t size)
-{
-	return pg_place_item(pg_place_option(l->place, "host"), login_host(l), host, size);
+	return pg_place_item(pg_place_option(l->place, option), l->looked_up, out, size) && *out;
 }
 
 static void login_add_address(struct pg_login *l, const char *host, const char *address)
 {
-	const char *ports = pg_place_option(l->place, "port"), *comma = l->addresses ? "," : "";
-	char port[16] = "";
+	const char *ports = pg_place_option(l->place, "port");
+	struct login_address *at = &l->at[l->addresses];
 
-	if (ports)
-		pg_place_item(ports, strchr(ports, ',') ? login_host(l) : 0, port, sizeof port);
-	buf_printf(&l->host, "%s%s", comma, host);
-	buf_printf(&l->address, "%s%s", comma, address);
-	buf_printf(&l->port, "%s%s", comma, port);
+	if (l->addresses == ADDRESSES)
+		return;
 	l->addresses++;
+	*at = (struct login_address){ .host = "" };
+	snprintf(at->host, sizeof at->host, "%s", host);
+	snprintf(at->address, sizeof at->address, "%s", address);
+	if (ports)
+		pg_place_item(ports, strchr(ports, ',') ? l->looked_up : 0, at->port, sizeof at->port);
 }
 
 static void login_look_up(struct pg_login *l);
@@ -355,8 +403,8 @@ static void login_on_resolved(void *arg, const struct resolved *result)
 	l->lookup = NULL;
 	if (result->count == 0)
 		l->lookup_err = result->err;
-	login_host_name(l, host, sizeof host);
-	for (int i = 0; i < result->count && l->addresses < ADDRESSES; i++) {
+	login_item(l, "host", host, sizeof host);
+	for (int i = 0; i < result->count; i++) {
 		resolve_print(&result->each[i].addr, result->each[i].len, address);
 		login_add_address(l, host, address);
 	}
@@ -364,21 +412,20 @@ static void login_on_resolved(void *arg, const struct resolved *result)
 	login_look_up(l);
 }
 
-/* Each name in turn. Directories of Unix sockets need no look-up. */
+/* Each name in turn. Addresses and directories of Unix sockets need no look-up. */
 static void login_look_up(struct pg_login *l)
 {
-	char host[256];
+	char host[256], address[RESOLVE_TEXT];
 
 	for (; l->looked_up < HOSTS; l->looked_up++) {
-		if (!login_host_name(l, host, sizeof host) || !*host)
-			continue;
-		if (*host == '/' || *host == '@') {
-			login_add_address(l, host, "");
-			continue;
+		bool named = login_item(l, "host", host, sizeof host);
+		if (login_item(l, "hostaddr", address, sizeof address) || (named && (*host == '/' || *host == '@'))) {
+			login_add_address(l, host, address);
+		} else if (named) {
+			l->lookup = resolve_start(l->link->env->loop, lock_lookups(l->link->env), host, 0, l->by,
+			                          login_on_resolved, l);
+			return;
 		}
-		l->lookup = resolve_start(l->link->env->loop, lock_lookups(l->link->env), host, 0, l->by,
-		                          login_on_resolved, l);
-		return;
 	}
 	if (l->addresses == 0)
 		login_fail(l, LOCK_FAILED, &l->lookup_err);
@@ -388,22 +435,17 @@ static void login_look_up(struct pg_login *l)
 
 void pg_login_start(struct pg_login *l, struct instant by)
 {
-	const char *names = pg_place_option(l->place, "host");
-	int hosts = 1;
-
 	if (l->stuck > STUCK_MOST) {
 		login_fail_because(l, "the server asks for more work, to log in, than is done for any");
 		return;
 	}
-	for (const char *p = names; p && (p = strchr(p, ',')); p++)
-		hosts++;
-	l->first = (l->first + 1) % hosts; /* of one: 0 */
-	l->looked_up = 0;
+	l->turn++;
+	l->looked_up = l->tried = 0;
 	l->by = by;
-	if (names && !pg_place_option(l->place, "hostaddr"))
+	if (pg_place_option(l->place, "host") || pg_place_option(l->place, "hostaddr"))
 		login_look_up(l);
 	else
-		login_begin_steps(l); /* a directory of Unix sockets, or an address */
+		login_begin_steps(l); /* libpq's directory of Unix sockets */
 }
 
 /* ---- of a link ---- */
@@ -429,7 +471,9 @@ struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *pla
 	static const char threads;
 	struct pg_login *l = mem_zero(sizeof *l);
 
-	*l = (struct pg_login){ .link = link, .place = place, .done = done, .first = -1 };
+	*l = (struct pg_login){ .link = link, .place = place, .done = done, .turn = UINT_MAX };
+	ev_init(&l->timer, login_on_timer);
+	l->timer.data = l;
 	l->threads = lock_env_share(link->env, &threads, threads_make, threads_drop, NULL);
 	return l;
 }

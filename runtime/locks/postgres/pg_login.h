@@ -37,9 +37,9 @@ typedef void pg_login_done_fn(struct lock_link *link, PGconn *conn, enum lock_ou
 struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *place, pg_login_done_fn *done);
 void pg_login_free(struct pg_login *l); /* cancels */
 
-/* Starts an attempt. If there are several hosts, each attempt begins with another one, so that one that swallows
- * packets is not always the first. by: for the look-up of names. Only while none is under way. done is called once,
- * perhaps from inside this. */
+/* Starts an attempt. If there are several addresses, each gets an equal part of the time until `by` to be connected to,
+ * and each attempt begins with another one, so that one that takes connections and then says nothing is not always the
+ * first. Only while none is under way. done is called once, perhaps from inside this. */
 void pg_login_start(struct pg_login *l, struct instant by);
 
 /* What the link waited for has happened. */

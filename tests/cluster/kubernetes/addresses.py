@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""As tests/cluster/faults/addresses.py, on a real API server."""
+
+import os
+import sys
+from urllib.parse import quote
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+import addresses
+from kube_rig import Cluster
+from kube_store import Kube
+
+
+def start(place: addresses.Place) -> addresses.Site:
+    store = Kube(Cluster(["--advertise-address=10.99.0.1"]), "leases")
+
+    def url(key: str, host: str) -> str:
+        config = store.cluster.kubeconfig(
+            store.ns,
+            store.token,
+            server=f"https://{host}:{store.port}",
+            **{"insecure-skip-tls-verify": True, "certificate-authority": None},
+        )
+        return f"kube://{store.ns}/{key}?kubeconfig={quote(config)}"
+
+    return addresses.Site(place, store, url)
+
+
+addresses.run(lambda place: [lambda: start(place)])
