@@ -13,6 +13,8 @@
 #include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
 #include <mariadb/mysqld_error.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <openssl/err.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +31,7 @@
  * non-blocking calls on the loop (mariadb.com/kb/en/non-blocking-api-reference). A statement whose task does not wait
  * any more is over: its connection is closed, since its answer would be taken for the next one's. */
 
+#define ADDRESSES 8 /* of a name that are tried */
 #define CONN_TYPE "lunarch.mysql.connection"
 #define THREADS_KEY "lunarch.mysql.the_threads"
 #define THREADS_TYPE "lunarch.mysql.threads"
@@ -39,14 +42,22 @@
 
 enum conn_step { STEP_NONE, STEP_QUERY, STEP_STORE, STEP_NEXT };
 
+/* What all log-ins of a Lua state share. */
+struct logins {
+	struct offload *threads;
+	unsigned turn; /* which of a host's addresses is tried first, counted round: one more after a failure */
+};
+
 /* What one log-in asks for. It is on its thread until `done`, also when nobody waits for it any more. */
 struct login {
 	struct offload_job job;
 	struct conn *conn; /* NULL: given up */
 	MYSQL *my;
 	bool good;
+	bool by_name;   /* its certificate is checked for the name */
+	unsigned turn;  /* as logins', at the start; of the address that served, at the end */
 	char *texts[5]; /* one block of memory */
-	unsigned port;
+	unsigned port, timeout_s;
 };
 
 struct failure {
@@ -58,9 +69,9 @@ struct failure {
 
 struct conn {
 	struct ev_loop *loop;
-	struct offload *threads; /* borrowed */
-	MYSQL *my;               /* NULL: there is no connection */
-	struct login *login;     /* NULL: none is under way */
+	struct logins *logins; /* borrowed */
+	MYSQL *my;             /* NULL: there is no connection */
+	struct login *login;   /* NULL: none is under way */
 	ev_io io;
 	struct bond bond;
 	struct wait wait;
@@ -125,6 +136,7 @@ static int step_cont(struct conn *c, int ready)
 static void conn_close(struct conn *c)
 {
 	if (c->login) {
+		c->logins->turn++;
 		c->login->conn = NULL;
 		c->login = NULL;
 	}
@@ -174,15 +186,53 @@ static void conn_on_over(struct bond *b)
 
 enum { LOGIN_HOST, LOGIN_UNIX, LOGIN_USER, LOGIN_PASSWORD, LOGIN_DATABASE };
 
-static void login_work(struct offload_job *j)
+static bool login_try(const struct login *l, const char *host)
 {
-	struct login *l = (struct login *)j;
 	char *const *t = l->texts;
 
 	ERR_clear_error(); /* as in step_cont */
-	l->good = mysql_real_connect(l->my, *t[LOGIN_HOST] ? t[LOGIN_HOST] : NULL, t[LOGIN_USER], t[LOGIN_PASSWORD],
-	                             *t[LOGIN_DATABASE] ? t[LOGIN_DATABASE] : NULL, l->port,
-	                             *t[LOGIN_UNIX] ? t[LOGIN_UNIX] : NULL, CLIENT_MULTI_RESULTS) != NULL;
+	return mysql_real_connect(l->my, host, t[LOGIN_USER], t[LOGIN_PASSWORD],
+	                          *t[LOGIN_DATABASE] ? t[LOGIN_DATABASE] : NULL, l->port,
+	                          *t[LOGIN_UNIX] ? t[LOGIN_UNIX] : NULL,
+	                          CLIENT_MULTI_RESULTS | CLIENT_REMEMBER_OPTIONS) != NULL;
+}
+
+/* The host's addresses as text. */
+static unsigned login_look_up(const char *host, char addresses[ADDRESSES][INET6_ADDRSTRLEN + 16])
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
+	struct addrinfo *all = NULL;
+	unsigned n = 0;
+
+	if (getaddrinfo(host, NULL, &hints, &all) != 0)
+		return 0; /* libmariadb finds out, and says so */
+	for (const struct addrinfo *a = all; a && n < ADDRESSES; a = a->ai_next)
+		n += getnameinfo(a->ai_addr, a->ai_addrlen, addresses[n], sizeof addresses[n], NULL, 0, NI_NUMERICHOST) == 0;
+	freeaddrinfo(all);
+	return n;
+}
+
+/* libmariadb begins at a name's first address each time, and waits for each as long as it may for one. */
+static void login_work(struct offload_job *j)
+{
+	struct login *l = (struct login *)j;
+	const char *host = *l->texts[LOGIN_HOST] ? l->texts[LOGIN_HOST] : NULL;
+	char addresses[ADDRESSES][INET6_ADDRSTRLEN + 16];
+	unsigned n = host ? login_look_up(host, addresses) : 0;
+
+	if (n > 1) {
+		unsigned each = l->timeout_s / n > 1 ? l->timeout_s / n : 1;
+		mysql_optionsv(l->my, MYSQL_OPT_CONNECT_TIMEOUT, &each);
+	}
+	if (n <= 1 || l->by_name)
+		l->good = login_try(l, host);
+	for (unsigned i = 0; n > 1 && !l->by_name && i < n && !l->good; i++) {
+		l->good = login_try(l, addresses[(l->turn + i) % n]);
+		if (l->good)
+			l->turn += i;
+		else if (mysql_errno(l->my) < CR_MIN_ERROR)
+			break; /* that is the server's word */
+	}
 	mysql_thread_end();
 }
 
@@ -205,6 +255,7 @@ static void login_on_done(struct offload_job *j)
 		return;
 	}
 	c->login = NULL;
+	c->logins->turn = l->good ? l->turn : l->turn + 1;
 	if (l->good) {
 		c->my = l->my;
 		l->my = NULL;
@@ -256,11 +307,11 @@ static void set_tls(lua_State *L, int spec, MYSQL *my)
 	set_text(my, MYSQL_OPT_SSL_KEY, field(L, spec, "key"));
 }
 
-/* timeout_s bounds each wait of the thread, in whole seconds; the task waits no longer than it has said itself. */
-static MYSQL *handle_new(lua_State *L, int spec, double timeout_s)
+/* timeout: seconds, bounds each wait of the thread; the task waits no longer than it has said itself. */
+static MYSQL *handle_new(lua_State *L, int spec, unsigned timeout)
 {
 	MYSQL *my = mysql_init(NULL);
-	unsigned timeout = (unsigned)fmin(3600, ceil(fmax(1, timeout_s))), local_infile = 0;
+	unsigned local_infile = 0;
 	unsigned protocol = *field(L, spec, "unix") ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
 	size_t packet = PACKET_MAX;
 
@@ -367,7 +418,10 @@ static int conn_connect(lua_State *L)
 	mem_pack(5, texts, l->texts);
 	lua_getfield(L, 2, "port");
 	l->port = (unsigned)lua_tointeger(L, -1);
-	l->my = handle_new(L, 2, timeout);
+	l->timeout_s = (unsigned)fmin(3600, ceil(fmax(1, timeout)));
+	l->by_name = flag(L, 2, "tls") && !flag(L, 2, "insecure");
+	l->turn = c->logins->turn;
+	l->my = handle_new(L, 2, l->timeout_s);
 	if (!l->my) {
 		login_free(l);
 		return luaL_error(L, "mysql: out of memory");
@@ -375,7 +429,7 @@ static int conn_connect(lua_State *L)
 	l->job = (struct offload_job){ .work = login_work, .done = login_on_done };
 	l->conn = c;
 	c->login = l;
-	offload_run(c->threads, &l->job);
+	offload_run(c->logins->threads, &l->job);
 	return sched_wait(L, &c->wait, timeout, 0, login_waited);
 }
 
@@ -658,11 +712,11 @@ static int conn_new(lua_State *L)
 	struct sched *s = sched_of(L);
 
 	lua_getfield(L, LUA_REGISTRYINDEX, THREADS_KEY);
-	struct offload *threads = *(struct offload **)luaL_checkudata(L, -1, THREADS_TYPE);
+	struct logins *logins = luaL_checkudata(L, -1, THREADS_TYPE);
 	struct conn *c = lua_newuserdatauv(L, sizeof *c, 0);
 	memset(c, 0, sizeof *c);
 	c->loop = sched_loop(s);
-	c->threads = threads;
+	c->logins = logins;
 	c->wait.left = conn_on_left;
 	ev_io_init(&c->io, conn_on_ready, -1, 0);
 	c->io.data = c;
@@ -673,11 +727,11 @@ static int conn_new(lua_State *L)
 
 static int threads_gc(lua_State *L)
 {
-	struct offload **o = luaL_checkudata(L, 1, THREADS_TYPE);
+	struct logins *l = luaL_checkudata(L, 1, THREADS_TYPE);
 
-	if (*o)
-		offload_free(*o);
-	*o = NULL;
+	if (l->threads)
+		offload_free(l->threads);
+	l->threads = NULL;
 	return 0;
 }
 
@@ -701,11 +755,11 @@ static int open_natives(lua_State *L)
 	mysql_library_init(0, NULL, NULL);
 	set_gc(L, THREADS_TYPE, threads_gc);
 	set_gc(L, CONN_TYPE, conn_gc);
-	struct offload **slot = lua_newuserdatauv(L, sizeof(struct offload *), 0);
-	*slot = NULL;
+	struct logins *all = lua_newuserdatauv(L, sizeof *all, 0);
+	*all = (struct logins){ .threads = NULL };
 	luaL_setmetatable(L, THREADS_TYPE);
-	*slot = offload_new(sched_loop(sched_of(L)), THREADS, &err);
-	if (!*slot)
+	all->threads = offload_new(sched_loop(sched_of(L)), THREADS, &err);
+	if (!all->threads)
 		return luaL_error(L, "%s", err.text);
 	lua_setfield(L, LUA_REGISTRYINDEX, THREADS_KEY);
 	luaL_newlib(L, natives);
