@@ -207,12 +207,23 @@ static const char *phase(const struct http_call *c)
 	return !c->sent ? "not connected yet" : !c->heard ? "sent, but no answer yet" : "the answer has not ended";
 }
 
+static enum http_stage stage(const struct http_call *c)
+{
+	curl_off_t gone = 0;
+	bool rest = c->r.streamed && (c->out.len || !c->out_ended);
+
+	curl_easy_getinfo(c->easy, CURLINFO_SIZE_UPLOAD_T, &gone);
+	if (!c->sent)
+		return HTTP_UNSENT;
+	return rest || (size_t)gone < c->r.body_len ? HTTP_SENDING : HTTP_ANSWERING;
+}
+
 static enum err_code meaning(const struct http_call *c, CURLcode code)
 {
 	long proxy_said = 0;
 
 	curl_easy_getinfo(c->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_said);
-	return proxy_said == 407 ? ERR_DENIED : http_meaning(code);
+	return proxy_said == 407 ? ERR_DENIED : http_meaning(code, stage(c));
 }
 
 void http_ended(struct http_call *c, CURLcode code)

@@ -87,7 +87,13 @@ void http_doubt_judge(struct http_call *c); /* at its end */
 
 /* http_request.c: sets libcurl's options from a request. -1: c->err says what is wrong with it */
 int http_set_request(struct http_call *c, const struct http_request *r);
-enum err_code http_meaning(CURLcode code);
+/* What libcurl's code means, by how far the call had come: its releases do not agree about codes. */
+enum http_stage {
+	HTTP_UNSENT,    /* no byte of it had left */
+	HTTP_SENDING,   /* some of its body had not */
+	HTTP_ANSWERING, /* all of it had, so the rest is the server's doing */
+};
+enum err_code http_meaning(CURLcode code, enum http_stage stage);
 
 /* http_flow.c: libcurl's callbacks for one request */
 void http_set_callbacks(struct http_call *c);

@@ -8,7 +8,7 @@
 
 #define IDLE_S 90L /* how long an idle connection is kept */
 
-enum err_code http_meaning(CURLcode code)
+enum err_code http_meaning(CURLcode code, enum http_stage stage)
 {
 	switch ((int)code) {
 	case CURLE_OPERATION_TIMEDOUT:
@@ -17,15 +17,16 @@ enum err_code http_meaning(CURLcode code)
 	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_BAD_FUNCTION_ARGUMENT:
 	case CURLE_UNKNOWN_OPTION:
-		return ERR_USAGE;
+		return stage == HTTP_UNSENT ? ERR_USAGE : ERR_INVALID; /* 8.14: a garbled status line, too */
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_CERTPROBLEM:
 		return ERR_MISSING;
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_LOGIN_DENIED:
 		return ERR_DENIED;
-	case CURLE_WEIRD_SERVER_REPLY:
 	case CURLE_PARTIAL_FILE:
+		return stage == HTTP_ANSWERING ? ERR_INVALID : ERR_UNREACHABLE; /* 8.14: an upload that was cut, too */
+	case CURLE_WEIRD_SERVER_REPLY:
 	case CURLE_BAD_CONTENT_ENCODING:
 	case CURLE_TOO_MANY_REDIRECTS:
 	case CURLE_HTTP2:
@@ -303,5 +304,5 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 	CURLcode code = curl_easy_setopt(c->easy, CURLOPT_URL, c->tls_url ? c->tls_url : r->url);
 	if (code == CURLE_OK)
 		code = curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->lines);
-	return code == CURLE_OK ? 0 : err_set(&c->err, http_meaning(code), "%s: %s", c->name, curl_easy_strerror(code));
+	return code == CURLE_OK ? 0 : err_set(&c->err, http_meaning(code, HTTP_UNSENT), "%s: %s", c->name, curl_easy_strerror(code));
 }

@@ -1,6 +1,6 @@
 /* The HTTP client against a server that behaves, and misbehaves, as its paths say: each call ends once, in time, with
  * what is true. */
-#include "http/http.h"
+#include "http/http_internal.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -407,7 +407,7 @@ static void test_faults(void)
 	ok(s.code == ERR_UNREACHABLE && !s.unsent && s.repeated,
 	   "a connection that had been there, cut: sent again on another, and said so");
 	ask(&s, (struct http_request){ 0 }, "/garbage");
-	ok(s.code != ERR_NONE && !s.unsent && s.dones == 1, "garbage is an error");
+	ok(s.code == ERR_INVALID && !s.unsent && s.dones == 1, "garbage is the server's mistake");
 	ask(&s, (struct http_request){ 0 }, "/half");
 	ok(s.code == ERR_INVALID && s.status == 0 && s.dones == 1, "so is an answer without a status");
 	ask(&s, (struct http_request){ 0 }, "/headers");
@@ -621,6 +621,29 @@ static void test_texts(void)
 	buf_fini(&back);
 }
 
+static void test_meanings(void)
+{
+	static const struct {
+		CURLcode code;
+		enum err_code unsent, sending, answering;
+	} rows[] = {
+		{ CURLE_UNSUPPORTED_PROTOCOL, ERR_USAGE, ERR_INVALID, ERR_INVALID }, /* a garbled status line */
+		{ CURLE_URL_MALFORMAT, ERR_USAGE, ERR_INVALID, ERR_INVALID },
+		{ CURLE_PARTIAL_FILE, ERR_UNREACHABLE, ERR_UNREACHABLE, ERR_INVALID }, /* an upload that was cut */
+		{ CURLE_WEIRD_SERVER_REPLY, ERR_INVALID, ERR_INVALID, ERR_INVALID },
+		{ CURLE_SEND_ERROR, ERR_UNREACHABLE, ERR_UNREACHABLE, ERR_UNREACHABLE },
+		{ CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT, ERR_TIMEOUT, ERR_TIMEOUT },
+	};
+	size_t good = 0;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		good += http_meaning(rows[i].code, HTTP_UNSENT) == rows[i].unsent &&
+		        http_meaning(rows[i].code, HTTP_SENDING) == rows[i].sending &&
+		        http_meaning(rows[i].code, HTTP_ANSWERING) == rows[i].answering;
+	is_int((int)good, sizeof rows / sizeof *rows,
+	       "what a code of libcurl's means is judged by how far the call had come");
+}
+
 int main(void)
 {
 	int fd = listen_tcp(&port);
@@ -641,6 +664,7 @@ int main(void)
 	test_many();
 	test_unix();
 	test_texts();
+	test_meanings();
 	http_free(pool);
 	kill(pid, SIGKILL);
 	return tap_done();

@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""As tests/cluster/faults/addresses.py, on S3."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import addresses
+from stores import S3
+
+addresses.run(lambda place: [lambda: addresses.by_name(place, S3())])
