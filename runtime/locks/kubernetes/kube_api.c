@@ -2,6 +2,7 @@
 
 #include "base/json_bound.h"
 #include "base/mem.h"
+#include "locks/kubernetes/kube_proxy.h"
 #include "locks/lock.h"
 #include "version.h"
 
@@ -22,6 +23,7 @@ struct kube_api {
 	struct lock_env *env;
 	char *kubeconfig, *context; /* what it was asked for */
 	struct kube_config config;
+	bool direct; /* no proxy is asked */
 	struct kube_auth *auth;
 	struct http *clients[KUBE_CLIENTS];
 	uint64_t files; /* the credential's whose certificate the clients' connections show */
@@ -319,7 +321,8 @@ static void call_send(struct kube_call *c)
 								   .body_len = c->r.body ? strlen(c->r.body) : 0,
 								   .tls = &tls,
 								   .server_name = f->server_name,
-								   .proxy = f->proxy,
+								   .proxy = c->api->direct ? "" : f->proxy,
+								   .no_proxy = "",
 								   .by = c->r.by,
 								   .connect = CONNECT,
 								   .first_byte = c->r.first_byte,
@@ -461,6 +464,7 @@ static struct kube_api *api_new(struct kube_apis *h, const char *kubeconfig, con
 		api_free(a);
 		return NULL;
 	}
+	a->direct = !a->config.proxy && kube_proxy_is_passed(kube_proxy_environment(), a->config.server);
 	a->auth = kube_auth_new(a->env, &a->config);
 	a->next = h->apis;
 	h->apis = a;
