@@ -207,7 +207,8 @@ static unsigned login_look_up(const char *host, char addresses[ADDRESSES][INET6_
 	if (getaddrinfo(host, NULL, &hints, &all) != 0)
 		return 0; /* libmariadb finds out, and says so */
 	for (const struct addrinfo *a = all; a && n < ADDRESSES; a = a->ai_next)
-		n += getnameinfo(a->ai_addr, a->ai_addrlen, addresses[n], sizeof addresses[n], NULL, 0, NI_NUMERICHOST) == 0;
+		n += getnameinfo(a->ai_addr, a->ai_addrlen, addresses[n], sizeof addresses[n], NULL, 0,
+		                 NI_NUMERICHOST) == 0;
 	freeaddrinfo(all);
 	return n;
 }

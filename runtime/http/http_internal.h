@@ -33,7 +33,7 @@ struct http {
 	const struct http_call *telling;      /* the call whose callback runs; NULL once it has ended */
 	char doubts[HTTP_DOUBTS][HTTP_IP];    /* addresses from which a call heard nothing; "" is none */
 	unsigned doubted;
-	ev_timer kick;                        /* calls http_tell in the next turn of the loop */
+	ev_timer kick; /* calls http_tell in the next turn of the loop */
 	struct http_stats stats;
 };
 
@@ -69,7 +69,7 @@ struct http_call {
 void http_ready(struct http_call *c);                /* a callback is due, in this turn of the loop or the next */
 void http_tell(struct http *h);                      /* calls what is due; may end calls and free pools */
 void http_ended(struct http_call *c, CURLcode code); /* libcurl has finished the call */
-CURLMcode http_hand_over(struct http_call *c); /* gives the call to libcurl */
+CURLMcode http_hand_over(struct http_call *c);       /* gives the call to libcurl */
 void http_take_back(struct http_call *c); /* removes the call from libcurl, which closes its HTTP/1 connection or resets
                                            * its HTTP/2 stream if it is unfinished */
 

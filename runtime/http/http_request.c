@@ -304,5 +304,7 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 	CURLcode code = curl_easy_setopt(c->easy, CURLOPT_URL, c->tls_url ? c->tls_url : r->url);
 	if (code == CURLE_OK)
 		code = curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->lines);
-	return code == CURLE_OK ? 0 : err_set(&c->err, http_meaning(code, HTTP_UNSENT), "%s: %s", c->name, curl_easy_strerror(code));
+	return code == CURLE_OK
+	               ? 0
+	               : err_set(&c->err, http_meaning(code, HTTP_UNSENT), "%s: %s", c->name, curl_easy_strerror(code));
 }

@@ -169,9 +169,14 @@ struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const cha
 {
 	struct dial *d = mem_zero(sizeof *d);
 
-	*d = (struct dial){
-		.loop = loop, .fd = -1, .port = port, .turn = turn, .host = mem_dup(host), .by = by, .done = done, .arg = arg
-	};
+	*d = (struct dial){ .loop = loop,
+		            .fd = -1,
+		            .port = port,
+		            .turn = turn,
+		            .host = mem_dup(host),
+		            .by = by,
+		            .done = done,
+		            .arg = arg };
 	ev_init(&d->writable, dial_on_writable);
 	ev_init(&d->timer, dial_on_timer);
 	d->writable.data = d->timer.data = d;

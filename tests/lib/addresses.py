@@ -18,11 +18,7 @@ from servers import _mark
 from tap import at_once, done, ok
 
 GOOD, OLD, NEXT, SILENT, *DEAD = (f"10.98.0.{n}" for n in range(1, 7))
-NAMES = {
-    "dropped": [DEAD[0], GOOD],
-    "most": [SILENT, *DEAD, GOOD],
-    "moves": [OLD],
-}
+NAMES = {"dropped": [DEAD[0], GOOD], "most": [SILENT, *DEAD, GOOD], "moves": [OLD]}
 LEADS = "return { on_leading = function() end }"
 PRESET = timing("15s")
 # A term outlasts some operations that fail, but not a minute.

@@ -552,7 +552,11 @@ def proxies() -> None:
     proxy.asked.clear()
     passed = {"NO_PROXY": "127.0.0.0/8", "no_proxy": "127.0.0.1"}
     look = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://{where}"}), token="t"), **passed)
-    same((look.status, len(proxy.asked) > 0), (0, True), "T78 proxy-url is asked whatever NO_PROXY says, as client-go does")
+    same(
+        (look.status, len(proxy.asked) > 0),
+        (0, True),
+        "T78 proxy-url is asked whatever NO_PROXY says, as client-go does",
+    )
     proxy.asked.clear()
     look = Look(api, api.url(home, "lock", token="t"), https_proxy=f"http://{where}", NO_PROXY="elsewhere", no_proxy="")
     same((look.status, proxy.asked), (0, []), "T78 https_proxy is not asked for what is on this machine")

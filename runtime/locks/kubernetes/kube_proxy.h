@@ -1,6 +1,6 @@
-/* Whether NO_PROXY sends what goes to a URL past the proxy, by the rules of client-go (golang.org/x/net/http/httpproxy),
- * which differ from libcurl's for ports, CIDR, IPv6 and what is on this machine.
- * Not which proxy: that is the kubeconfig's, or what libcurl finds in the environment. Used by kube_api.c. */
+/* Whether NO_PROXY sends what goes to a URL past the proxy, by the rules of client-go
+ * (golang.org/x/net/http/httpproxy), which differ from libcurl's for ports, CIDR, IPv6 and what is on this machine. Not
+ * which proxy: that is the kubeconfig's, or what libcurl finds in the environment. Used by kube_api.c. */
 #ifndef LUNARCH_KUBE_PROXY_H
 #define LUNARCH_KUBE_PROXY_H
 

@@ -355,7 +355,12 @@ static void link_overdue(struct lock_link *link)
 
 static void link_tick(struct lock_link *link)
 {
-	((struct pg_link *)link)->events->tick(link->arg);
+	const struct pg_link *k = (struct pg_link *)link;
+
+	if (link->state == LOCK_LINK_DIALING)
+		pg_login_tick(k->login);
+	else if (lock_link_is_up(link) && k->events->tick)
+		k->events->tick(link->arg);
 }
 
 static void link_free(struct lock_link *link)

@@ -57,7 +57,7 @@ struct pg_login {
 	int addresses;
 	unsigned turn; /* which of them is tried first, counted round; one more after each that was of no use */
 	int tried;     /* so many that dropped packets, in this start */
-	ev_timer timer; /* the end of the time for an address that does not answer */
+	bool ticks;    /* lock_link_tick: the end of the time for an address that does not answer */
 	struct err lookup_err;
 
 	struct login_attempt *attempt; /* under way */
@@ -134,7 +134,7 @@ void pg_login_cancel(struct pg_login *l)
 	if (l->attempt)
 		attempt_give_up(l->attempt);
 	l->attempt = NULL;
-	ev_timer_stop(l->link->env->loop, &l->timer);
+	l->ticks = false;
 	l->addresses = 0;
 }
 
@@ -233,18 +233,12 @@ static void login_succeed(struct pg_login *l)
 /* An address that drops packets leaves time for the others: libpq itself would wait for as long as the kernel does. */
 static void login_arm(struct pg_login *l)
 {
-	struct ev_loop *loop = l->link->env->loop;
 	int left = l->addresses - l->tried;
 
-	if (left <= 1 || PQstatus(l->attempt->conn) != CONNECTION_STARTED) {
-		ev_timer_stop(loop, &l->timer);
+	if (l->ticks || left <= 1 || PQstatus(l->attempt->conn) != CONNECTION_STARTED)
 		return;
-	}
-	if (ev_is_active(&l->timer))
-		return;
-	ev_now_update(loop);
-	ev_timer_set(&l->timer, (double)(instant_until(l->by, clock_now()) / left) / NSEC_PER_SEC, 0.);
-	ev_timer_start(loop, &l->timer);
+	l->ticks = true;
+	lock_link_tick(l->link, (double)(instant_until(l->by, clock_now()) / left) / NSEC_PER_SEC);
 }
 
 /* The socket may be another one after each step. */
@@ -353,22 +347,17 @@ static void login_begin_steps(struct pg_login *l)
 	login_arm(l);
 }
 
-static void login_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+void pg_login_tick(struct pg_login *l)
 {
-	struct pg_login *l = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (l->attempt->on_thread)
+	l->ticks = false;
+	if (!l->attempt || l->attempt->on_thread || PQstatus(l->attempt->conn) != CONNECTION_STARTED)
 		return; /* something has come from it */
 	lock_link_wait(l->link, -1, 0);
 	attempt_give_up(l->attempt);
 	l->attempt = NULL;
 	l->turn++;
 	l->tried++;
-	lock_link_enter(l->link);
 	login_begin_steps(l);
-	lock_link_leave(l->link);
 }
 
 /* ---- host names ---- */
@@ -472,8 +461,6 @@ struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *pla
 	struct pg_login *l = mem_zero(sizeof *l);
 
 	*l = (struct pg_login){ .link = link, .place = place, .done = done, .turn = UINT_MAX };
-	ev_init(&l->timer, login_on_timer);
-	l->timer.data = l;
 	l->threads = lock_env_share(link->env, &threads, threads_make, threads_drop, NULL);
 	return l;
 }

@@ -45,6 +45,9 @@ void pg_login_start(struct pg_login *l, struct instant by);
 /* What the link waited for has happened. */
 void pg_login_step(struct pg_login *l);
 
+/* The time of lock_link_tick, which a log-in may ask for, has come. done may be called from inside this. */
+void pg_login_tick(struct pg_login *l);
+
 /* done is not called any more. What a thread has begun is finished when it comes back; what waits for one is ended. */
 void pg_login_cancel(struct pg_login *l);
 
