@@ -58,7 +58,7 @@ class Way:
 
 
 class Proxy:
-    """Listens on a port (`port`; at: which one, if not any free one) of a loopback address and forwards to host:port."""
+    """Listens on a port (`port`; at: which one, if not any free one) of an own address and forwards to host:port."""
 
     def __init__(self, port: int, host: str = "127.0.0.1", at: int = 0, on: str = "127.0.0.1") -> None:
         self.target, self.port, self.on = (host, port), at, on

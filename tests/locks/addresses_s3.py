@@ -5,7 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import addresses
+import store_addresses
 from stores import S3
 
-addresses.run(lambda place: [lambda: addresses.by_name(place, S3())])
+store_addresses.run(lambda place: [lambda: store_addresses.by_name(place, S3)])

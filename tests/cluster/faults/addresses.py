@@ -4,10 +4,12 @@ PostgreSQL, ZooKeeper and MariaDB."""
 
 import os
 import sys
+from functools import partial
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import addresses
+import store_addresses
 from stores import Etcd, MariaDB, Postgres, Redis, ZooKeeper
 
-ALL = (Etcd, Redis, Postgres, ZooKeeper, MariaDB)
-addresses.run(lambda place: [lambda kind=kind: addresses.by_name(place, kind()) for kind in ALL])  # type: ignore
+ALL: tuple[Any, ...] = (Etcd, Redis, Postgres, ZooKeeper, MariaDB)
+store_addresses.run(lambda place: [partial(store_addresses.by_name, place, kind) for kind in ALL])

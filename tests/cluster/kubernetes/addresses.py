@@ -6,12 +6,12 @@ import sys
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import addresses
+import store_addresses
 from kube_rig import Cluster
 from kube_store import Kube
 
 
-def start(place: addresses.Place) -> addresses.Site:
+def start(place: store_addresses.Place) -> store_addresses.Site:
     store = Kube(Cluster(["--advertise-address=10.99.0.1"]), "leases")
 
     def url(key: str, host: str) -> str:
@@ -23,7 +23,7 @@ def start(place: addresses.Place) -> addresses.Site:
         )
         return f"kube://{store.ns}/{key}?kubeconfig={quote(config)}"
 
-    return addresses.Site(place, store, url)
+    return store_addresses.Site(place, store, url)
 
 
-addresses.run(lambda place: [lambda: start(place)])
+store_addresses.run(lambda place: [lambda: start(place)])

@@ -121,7 +121,7 @@ def run(stores: Callable[[Place], list[Callable[[], Site]]]) -> None:
     def start(make: Callable[[], Site]) -> None:
         sites.append(make())
 
-    at_once(*(lambda m=m: start(m) for m in stores(place)))  # type: ignore[misc]
+    at_once(*(lambda m=m: start(m) for m in stores(place)))
     at_once(*(s.begin_move for s in sites))
     for s in sites:
         place.names[s.host("moves")] = [NEXT]
@@ -130,7 +130,7 @@ def run(stores: Callable[[Place], list[Callable[[], Site]]]) -> None:
     at_once(
         *(s.end_move for s in sites),
         *(
-            lambda s=s, n=n, w=w: s.leads(n, w)  # type: ignore[misc]
+            lambda s=s, n=n, w=w: s.leads(n, w)
             for s in sites
             for n, w in (
                 ("dropped", "a name with two addresses, of which the first drops packets"),
@@ -142,6 +142,7 @@ def run(stores: Callable[[Place], list[Callable[[], Site]]]) -> None:
     done()
 
 
-def by_name(place: Place, store: Any) -> Site:
-    """The store's URL with a name for its address."""
+def by_name(place: Place, kind: Callable[[], Any]) -> Site:
+    """A store of stores.py, in whose URL a name stands for its address."""
+    store = kind()
     return Site(place, store, lambda key, host: store.url(key).replace("127.0.0.1", host))
