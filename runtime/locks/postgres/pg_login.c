@@ -238,7 +238,7 @@ static void login_arm(struct pg_login *l)
 	if (l->ticks || left <= 1 || PQstatus(l->attempt->conn) != CONNECTION_STARTED)
 		return;
 	l->ticks = true;
-	lock_link_tick(l->link, (double)(instant_until(l->by, clock_now()) / left) / NSEC_PER_SEC);
+	lock_link_tick(l->link, (double)instant_until(l->by, clock_now()) / left / NSEC_PER_SEC);
 }
 
 /* The socket may be another one after each step. */
