@@ -219,9 +219,13 @@ local function look(store, link, key)
 	local mark = stamp(store)
 	local rows, err = link.db:query(sql(store, link, LOOK), mark, key)
 	if not rows then
-		err.missing = err.errno == 1146
+		err.missing = err.errno == 1146 and not store.met
+		if err.errno == 1146 and store.met then
+			err.message = err.message .. " (it was there before: put it back, or start all candidates again when no lease runs)"
+		end
 		return nil, err
 	end
+	store.met = true
 	local row = rows[1]
 	if not row or row.stamp ~= mark then
 		return nil, { message = mixed_up }
@@ -305,7 +309,8 @@ local function get_ready(store, link, key, op)
 	return nil
 end
 
-local IF_WRITABLE <const> = " AND @lunarch_link = ? AND CONCAT(@@global.read_only) IN ('0', 'OFF')"
+-- A proxy may let others have the session between: what they leave there must not undo what is reported as done.
+local IF_WRITABLE <const> = " AND @lunarch_link = ? AND @@autocommit AND CONCAT(@@global.read_only) IN ('0', 'OFF')"
 local ELECTABLE <const> = "m.name = '' AND m.record = {here} AND (m.server IN ('', ?) OR ? "
 local UPDATE <const> = "UPDATE {table} AS r SET r.record = ?, r.version = ?, r.token = ? + 0 * LAST_INSERT_ID(?), r.changed = UTC_TIMESTAMP(6), "
 	.. "r.server = IF(? = '', r.server, ?) WHERE r.name = ? AND r.version = ?" .. IF_WRITABLE
@@ -412,7 +417,7 @@ local function open(place)
 	end
 	local name = place.options.table or TABLE
 	return { hosts = hosts, at = 1, user = place.user ~= "" and place.user or nil, password = place.password, database = place.path,
-		tls = tls_of(place.options), table = name, quoted = quote(name), idle = {}, busy = 0, slow = 0, count = 0, generation = 0 }
+		tls = tls_of(place.options), table = name, quoted = quote(place.path) .. "." .. quote(name), idle = {}, busy = 0, slow = 0, count = 0, generation = 0 }
 end
 
 local function read(store, key, op)

@@ -47,6 +47,20 @@ static int store_check_connect(struct store_trial *x, struct err *err)
 	return 0;
 }
 
+/* Behind one name there may be several servers. */
+static void store_check_compare(struct store_trial *x)
+{
+	const char *place = x->client[0].about.place;
+	struct lock_client *s = &x->client[1];
+
+	while (s < x->client + STORE_WRITERS && *place &&
+	       (lock_client_about(s) != LOCK_OK || strcmp(place, s->about.place) == 0))
+		s++;
+	if (s < x->client + STORE_WRITERS && *place)
+		store_trial_find(x, "server", STORE_UNFIT, "two connections reach two stores: %s, and %s", place,
+		                 s->about.place);
+}
+
 static void store_check_ask_server(struct store_trial *x)
 {
 	struct lock_client *s = &x->client[0];
@@ -63,6 +77,7 @@ static void store_check_ask_server(struct store_trial *x)
 		                 s->about.warning);
 	else
 		store_trial_find(x, "server", STORE_GOOD, "%s", s->about.server);
+	store_check_compare(x);
 }
 
 /* The name of the store behind one host. false: it does not answer, or has no name. */

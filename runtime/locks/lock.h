@@ -74,6 +74,7 @@ struct lock_about {
 	char server[120];  /* "etcd 3.4.23" */
 	char warning[600]; /* a known defect of that version, or a setting that loses records; "": none is known */
 	bool unfit;        /* what the warning is about can make two leaders */
+	char place[160];   /* which of all servers it is: the same text on each connection; "": it does not say */
 	int64_t pause_ms; /* a healthy server of this kind may not answer for so long (a cluster that elects its leader)
 	                   */
 };

@@ -188,6 +188,28 @@ def other_server() -> None:
         d.end(), e.end(), n.end()
 
 
+def elsewhere() -> None:
+    """A session whose default database is another one, and that does not commit by itself: the lock is where its URL
+    says."""
+    with mysql_server() as server:
+        server.sql("CREATE DATABASE other; CREATE USER luna; GRANT ALL ON test.* TO luna; GRANT ALL ON other.* TO luna")
+        d = opened(f"mysql://luna@127.0.0.1:{server.port}/test#e")
+        w = tried(lambda: d.write(term(), ""), "ok")
+        server.sql("SET GLOBAL init_connect = 'USE other'")
+        e = opened(f"mysql://luna@127.0.0.1:{server.port}/test#e")
+        r = e.read()
+        same((r["outcome"], r.get("version")), ("ok", w["version"]), "elsewhere: the record is seen")
+        same(e.write(term("e"), "")["outcome"], "conflict", "elsewhere: nobody else begins a term")
+        tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_name = 'lunarch_locks'"
+        same(server.sql(tables).strip(), "1", "elsewhere: there is one table")
+        server.sql("RENAME TABLE lunarch_locks TO gone")
+        gone = [d.read(), d.write(record("a", token=7), w["version"]), d.write(term(), "")]
+        ok(all(told(x, "was there before") for x in gone), "elsewhere: a table that vanishes is no absent record")
+        server.sql("RENAME TABLE gone TO lunarch_locks")
+        same(d.read()["version"], w["version"], "elsewhere: it is used again when it is back")
+        d.end(), e.end()
+
+
 def fenced() -> None:
     """As docs/locks.md says: sharing the token's index entry holds up a term, and no renewal."""
     with mysql_server() as server:
@@ -285,7 +307,7 @@ def no_room() -> None:
 if os.environ.get("MYSQLD"):  # where the table's first term waits for a lease, always; the others begin without that
     OWN = [about]
 else:
-    OWN = [rights, granted, other_server, fenced, held_open, passwords, tls, about, no_room]
+    OWN = [rights, granted, other_server, elsewhere, fenced, held_open, passwords, tls, about, no_room]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)

@@ -17,8 +17,8 @@ from field import build
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import NOMINATION, Driver, WITHIN, record, tried
 from pki import Pki
-from processes import ROOT, piped, scratch, wait_for
-from servers import Bouncer, Postgres, Redis, free_port
+from processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
+from servers import Bouncer, Postgres, Redis, Server, free_port
 from stores import FullPostgres, FullPostgresLog, Postgres as Store
 from tap import at_once, done, note, ok, same, skip
 
@@ -370,8 +370,17 @@ def tokens() -> None:
         ok(got[-1] > seen, "tokens: which counts")
         server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
         w = next_term("", "nor does a deletion bring it back", floor=got[-1])
+        server.sql("ALTER TABLE lunarch_locks RENAME TO gone")
+        gone = [d.read(), d.write(record("a"), w["version"]), d.write(term(), "")]
+        ok(
+            all(told(x, "is not there any more", outcome=("failed",)) for x in gone),
+            "tokens: a table that was there and is not is no absent record, and is not made anew",
+        )
+        server.sql("ALTER TABLE gone RENAME TO lunarch_locks")
+        same(d.read()["version"], w["version"], "tokens: it is used again when it is back")
         server.sql("DROP TABLE lunarch_locks")
-        same(d.write(record("a"), w["version"])["outcome"], "conflict", "tokens: without its table a record is gone")
+        d.end(), e.end()
+        d, e = opened(server.url("t")), opened(server.url("t"))
         w = next_term("", "after the table was dropped", floor=got[-1])
         server.kill()
         server.start()
@@ -381,6 +390,102 @@ def tokens() -> None:
         w = next_term(d.read()["version"], "even if somebody made it huge")
         ok(got[-1] > 2**60, "tokens: which counts")
         d.end(), e.end()
+
+
+def inherited() -> None:
+    """What another client leaves on a session of the pooler moves no lock to another table, and stops none."""
+    with Postgres() as server, Bouncer(server) as bouncer:
+        server.sql("CREATE SCHEMA other; CREATE ROLE stranger; CREATE FUNCTION other.md5(text) RETURNS text "
+                   "LANGUAGE sql AS $$ SELECT 'x' $$")  # fmt: skip
+        d = opened(bouncer.url("p"))
+        w = d.write(term(), "")
+        for left in (
+            "search_path = other",
+            "search_path = other, pg_catalog, public",
+            "role = stranger",
+            "default_transaction_read_only = on",
+            "default_transaction_isolation = serializable",
+            "synchronous_commit = off",
+        ):
+            server.sql(f"SET {left}", port=bouncer.port)
+            e = opened(bouncer.url("p"))
+            r = e.read()
+            same((r["outcome"], r.get("version")), ("ok", w["version"]), f"inherited: {left}: the record is seen")
+            same(e.write(term("e"), "")["outcome"], "conflict", f"inherited: {left}: nobody else begins a term")
+            w = d.write(record("a", token=1), w["version"], durable=False)
+            same(w["outcome"], "ok", f"inherited: {left}: the leader renews")
+            name = left.split()[0]
+            same(server.sql(f"SHOW {name}", port=bouncer.port), left.split(" = ")[1], "inherited: it is as it was left")
+            server.sql(f"RESET {name}", port=bouncer.port)
+            e.end()
+        count = "SELECT count(*) FROM pg_class WHERE relname = 'lunarch_locks'"
+        same(server.sql(count), "1", "inherited: there is one table")
+        d.end()
+
+
+class Balancer(Server):
+    """HAProxy, which gives each connection to the next one of these servers."""
+
+    def __init__(self, *behind: Postgres) -> None:
+        self.behind = behind
+        super().__init__()
+
+    def prepare(self) -> None:
+        with open(os.path.join(self.dir, "cfg"), "w") as f:
+            f.write("defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n")
+            f.write(f"listen pg\n bind 127.0.0.1:{self.port}\n balance roundrobin\n")
+            f.writelines(f" server s{s.port} 127.0.0.1:{s.port}\n" for s in self.behind)
+
+    def command(self) -> list[str]:
+        return ["haproxy", "-db", "-f", os.path.join(self.dir, "cfg")]
+
+    def ready(self) -> bool:
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def balanced() -> None:
+    """A name behind which there are two primaries is no store."""
+    with Postgres() as one, Postgres() as two, Balancer(one, two) as both:
+        url = f"postgres://{one.superuser}@127.0.0.1:{both.port}/postgres#b"
+        p = subprocess.run([LUNARCH, "doctor", "--lock", url], capture_output=True, text=True, timeout=PATIENCE)
+        told_so = "two connections reach two stores: system " in p.stdout
+        ok(p.returncode != 0 and told_so, "balanced: doctor says that two connections reach two servers")
+        if not told_so:
+            note(p.stdout + p.stderr)
+
+
+def schemas() -> None:
+    """Users whose search_path differs mean the same table, or are refused."""
+    with Postgres() as server:
+        for user in ("anna", "bert"):
+            server.sql(f"CREATE ROLE {user} LOGIN; CREATE SCHEMA AUTHORIZATION {user}")
+        at = f"@127.0.0.1:{server.port}/postgres"
+        a, b = opened(f"postgres://anna{at}#s"), opened(f"postgres://bert{at}#s")
+        w = a.write(term("a"), "")
+        same(w["outcome"], "ok", "schemas: the first one makes the table where its search_path says")
+        ok(told(b.read(), "permission denied", outcome=("refused",)), "schemas: another user looks at that one")
+        ok(told(b.write(term("b"), ""), "permission denied", outcome=("refused",)), "schemas: and makes no second one")
+        server.sql("GRANT USAGE ON SCHEMA anna TO bert; GRANT SELECT, INSERT, UPDATE ON anna.lunarch_locks TO bert")
+        same(tried(lambda: b.read(), "ok")["version"], w["version"], "schemas: with the rights it sees the record")
+        server.sql("ALTER ROLE bert SET search_path = bert")
+        c = opened(f"postgres://bert{at}#s")
+        same(c.read()["version"], w["version"], "schemas: whatever its search_path is")
+        server.sql("CREATE TABLE bert.lunarch_locks (LIKE anna.lunarch_locks INCLUDING ALL)")
+        server.sql("ALTER TABLE bert.lunarch_locks OWNER TO bert")
+        for user in ("anna", "bert"):
+            e = opened(f"postgres://{user}{at}#s")
+            said = ("anna.lunarch_locks and bert.lunarch_locks", "?table=SCHEMA.NAME")
+            ok(
+                told(e.read(), *said, outcome=("refused",)) and told(e.write(term(), ""), *said, outcome=("refused",)),
+                f"schemas: of two tables of that name none is chosen for {user}",
+            )
+            e.end()
+        e = opened(f"postgres://bert{at}?table=anna.lunarch_locks#s")
+        same(e.read()["version"], w["version"], "schemas: the one that the URL names is")
+        same(a.write(record("a", token=1), w["version"])["outcome"], "ok", "schemas: who leads goes on")
+        for x in (a, b, c, e):
+            x.end()
 
 
 def fence() -> None:
@@ -790,6 +895,9 @@ run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
 at_once(
+    inherited,
+    schemas,
+    balanced,
     fence,
     fences,
     crashed,

@@ -2,6 +2,7 @@
  * what happens when a server is promoted, are described in pg_sql.h. */
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/module.h"
 #include "locks/lock_listing.h"
@@ -20,9 +21,11 @@
 
 struct pg_lock {
 	struct lock_user user; /* first */
-	char *name, *table, *quoted;
-	/* What is asked: the operation itself, or, before it if the table or the timeline asks for it, PG_CREATE or
-	 * PG_MARK. */
+	char *name, *table;
+	char *quoted; /* the table with its schema; NULL: no table of that name was found yet */
+	bool met;     /* the table has been there */
+	/* What is asked: the operation itself, or, before it if the table or the timeline asks for it, PG_FIND,
+	 * PG_CREATE or PG_MARK. */
 	enum pg_asked stage, operation;
 	bool created, marked; /* in this operation */
 	bool advises;         /* counted in the server's advice */
@@ -77,7 +80,7 @@ static void pg_send(struct pg_lock *l)
 
 	snprintf(floor, sizeof floor, "%" PRId64, u->lock.token_floor);
 	const char *const values[PG_VALUES] = {
-		[PG_NAME] = name,
+		[PG_NAME] = l->stage == PG_FIND ? l->table : name,
 		[PG_EXPECTED] = u->expected.text,
 		[PG_RECORD] = u->op.text,
 		[PG_CHANNEL] = u->channel,
@@ -109,7 +112,7 @@ static void pg_begin(struct lock_user *u)
 		l->operation = u->op.removing ? PG_REMOVE : u->acquiring ? PG_BEGIN : PG_WRITE;
 	else
 		l->operation = u->about ? PG_ABOUT : u->listing ? PG_LIST : PG_READ;
-	pg_ask(l, l->operation);
+	pg_ask(l, l->quoted || l->operation == PG_ABOUT ? l->operation : PG_FIND);
 }
 
 /* ---- answers ---- */
@@ -226,17 +229,83 @@ static void pg_go_on(struct pg_lock *l, const PGresult *r)
 	pg_ask(l, l->operation);
 }
 
+/* Candidates that are other users, or whose tables were made at the same time, may be in two schemas. Who sees only one
+ * has looked before the other one's was there, so that other one sees both. */
+static void pg_made(struct pg_lock *l, const PGresult *r)
+{
+	(void)r;
+	if (!strchr(l->table, '.')) {
+		free(l->quoted);
+		l->quoted = NULL;
+	}
+	pg_ask(l, l->quoted ? l->operation : PG_FIND);
+}
+
+static bool pg_without_table(struct pg_lock *l);
+
+static void pg_found_none(struct pg_lock *l, const PGresult *r)
+{
+	const char *schema = PQgetisnull(r, 0, 3) ? NULL : PQgetvalue(r, 0, 3);
+	bool makes = l->user.op.writing && !*l->user.expected.text;
+
+	if (makes && !schema) {
+		lock_op_fail(
+			&l->user.op, LOCK_REFUSED, ERR_MISSING,
+			"the table %s is in no schema, and this user's search_path names none to make it in: name one "
+			"with ?table=SCHEMA.NAME",
+			l->table);
+		return;
+	}
+	if (makes)
+		l->quoted = pg_sql_qualify(schema, strlen(schema), l->table);
+	if (!pg_without_table(l))
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_MISSING, "the table %s was made, and is not there",
+		             l->table);
+}
+
+static void pg_found_table(struct pg_lock *l, const PGresult *r)
+{
+	long long count = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
+	const char *schema = PQgetvalue(r, 0, 1);
+
+	if (count == 0) {
+		pg_found_none(l, r);
+	} else if (count == 1) {
+		l->quoted = pg_sql_qualify(schema, strlen(schema), l->table);
+		l->met = true;
+		bool expected = strcmp(schema, PQgetvalue(r, 0, 3)) == 0;
+		if (!l->user.lock.advice)
+			log_event(expected ? LOG_DEBUG : LOG_INFO, &(struct log_about){ .lock = l->user.lock.url },
+			          "lock_table", "the lock's table is %s%s", l->quoted,
+			          expected ? "" : ", which is not where this user's search_path begins");
+		pg_server_expect(pg_server_of(l), l->quoted);
+		pg_ask(l, l->operation);
+	} else {
+		lock_op_fail(&l->user.op, LOCK_REFUSED, ERR_USAGE,
+		             "there are the tables %s: each candidate might mean another one. Say which it is by "
+		             "?table=SCHEMA.NAME",
+		             PQgetvalue(r, 0, 2));
+	}
+}
+
 /* r: result 1 (pg_sql.h). */
 static void (*const takes[])(struct pg_lock *l, const PGresult *r) = {
-	[PG_READ] = pg_found,     [PG_WRITE] = pg_written, [PG_BEGIN] = pg_written,
-	[PG_REMOVE] = pg_removed, [PG_LIST] = pg_listed,   [PG_ABOUT] = pg_told_about,
-	[PG_CREATE] = pg_go_on,   [PG_MARK] = pg_go_on,    [PG_ADVISE] = pg_advised,
+	[PG_READ] = pg_found,     [PG_WRITE] = pg_written,    [PG_BEGIN] = pg_written, [PG_REMOVE] = pg_removed,
+	[PG_LIST] = pg_listed,    [PG_ABOUT] = pg_told_about, [PG_CREATE] = pg_made,   [PG_MARK] = pg_go_on,
+	[PG_ADVISE] = pg_advised, [PG_FIND] = pg_found_table,
 };
 
-/* The table is missing: there is no record in it. true: that is answered, or it is being made. */
+/* The table is missing: there is no record in it, unless it was there before. true: that is answered, or it is being
+ * made. */
 static bool pg_without_table(struct pg_lock *l)
 {
-	if (!l->user.op.writing)
+	if (l->met)
+		lock_op_fail(
+			&l->user.op, LOCK_FAILED, ERR_MISSING,
+			"the table %s is not there any more. This process makes no other one: put it back, or start "
+			"all candidates again when no lease runs",
+			l->quoted);
+	else if (!l->user.op.writing)
 		lock_user_end(&l->user, l->stage == PG_LIST ? LOCK_OK : LOCK_ABSENT);
 	else if (*l->user.expected.text)
 		lock_user_end(&l->user, LOCK_CONFLICT);
@@ -257,7 +326,7 @@ static void pg_refused(struct pg_lock *l, const PGresult *r, bool stamped)
 	if (pg_is_operation(l) && l->stage != PG_ABOUT && pg_sql_is_missing_table(state) && pg_without_table(l))
 		return;
 	if (l->stage == PG_CREATE && pg_sql_is_made_already(state)) {
-		pg_ask(l, l->operation);
+		pg_made(l, NULL);
 		return;
 	}
 	if (!l->user.op.writing && outcome != LOCK_REFUSED)
@@ -298,6 +367,7 @@ static void pg_on_answered(struct lock_call *c, const void *answer)
 	} else if (a->error) {
 		pg_refused(l, a->error, stamped);
 	} else {
+		l->met = l->met || (pg_is_operation(l) && l->stage != PG_ABOUT);
 		takes[l->stage](l, a->results[1]);
 	}
 }
@@ -337,8 +407,10 @@ static void pg_free(struct lock_user *u)
 /* A name of letters and digits; two locks with the same one are told of each other's changes, which does no harm. */
 static char *pg_channel(const struct pg_lock *l)
 {
-	uint64_t h = hash_fnv(HASH_FNV_SEED, l->quoted, strlen(l->quoted));
+	char *quoted = pg_sql_quote(l->table);
+	uint64_t h = hash_fnv(HASH_FNV_SEED, quoted, strlen(quoted));
 
+	free(quoted);
 	return mem_printf("lunarch_%016" PRIx64, hash_fnv(h, l->name, strlen(l->name)));
 }
 
@@ -363,7 +435,8 @@ static struct lock *pg_open(struct lock_env *env, const char *text, struct err *
 	char *shown = pg_url_print(&u);
 	l->name = u.name;
 	l->table = u.table ? u.table : mem_dup(TABLE);
-	l->quoted = pg_sql_quote(l->table);
+	if (strchr(l->table, '.'))
+		l->quoted = pg_sql_quote(l->table);
 	lock_user_init(&l->user, &ops, &user_ops, shown, &pg_server_get(env, u.place)->base, pg_channel(l));
 	l->advises = env->opens_next;
 	pg_server_of(l)->advice += l->advises;

@@ -36,6 +36,7 @@ struct pg_link {
 	struct pg_prepared prepared[PREPARED];
 	bool plain; /* nothing is prepared (any more): another session may get the next statement */
 	bool pooled, timed;
+	int cleared; /* of `clears`, so many have been answered for the question at hand */
 };
 
 /* ---- going down ---- */
@@ -57,7 +58,8 @@ static void link_close(struct lock_link *link)
 		free(p->sql);
 		p->sql = NULL;
 	}
-	k->plain = false;
+	k->plain = k->pooled = false;
+	k->cleared = 0;
 	k->asked = k->answered = 0;
 	pg_login_cancel(k->login);
 	if (k->conn)
@@ -122,10 +124,18 @@ static bool link_ask_one(struct pg_link *k, const struct pg_statement *s)
 	return PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
 }
 
+/* What another client may have left on a pooler's session as the kind of each transaction. They hold for the
+ * transaction at hand (which SET LOCAL would have to be in a block for), and only before its first look at the data. */
+static const char *const clears[] = { "SET transaction_isolation = 'read committed'",
+	                              "SET transaction_read_only = off" };
+#define CLEARS ((int)(sizeof clears / sizeof *clears))
+
 static void link_ask(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
 {
 	bool good = true;
 
+	for (int i = 0; good && k->pooled && i < CLEARS; i++)
+		good = link_ask_one(k, &(struct pg_statement){ .sql = clears[i] });
 	for (; good && count--; s++)
 		good = link_ask_one(k, s);
 	k->asked++;
@@ -157,6 +167,7 @@ static void link_deliver(struct pg_link *k)
 
 	link_note_prepared(k, true);
 	k->answered++;
+	k->cleared = 0;
 	k->answer = (struct pg_answer){ .count = 0 };
 	pg_meter_end(&k->meter);
 	if (c)
@@ -190,6 +201,11 @@ static void link_collect(struct pg_link *k, PGresult *r)
 	if (status == PGRES_COMMAND_OK && !*PQcmdStatus(r)) { /* of PQsendPrepare: all else is a command with a name */
 		PQclear(r);
 		link_note_prepared(k, false);
+		return;
+	}
+	if (status == PGRES_COMMAND_OK && k->pooled && k->answered > 0 && k->cleared < CLEARS) {
+		k->cleared++;
+		PQclear(r);
 		return;
 	}
 	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
@@ -297,8 +313,12 @@ static void link_on_greeted(struct lock_call *c, const void *answer)
 	}
 	if (k->timed)
 		k->place->timeline = timeline;
-	if (!k->pooled)
-		link_ask(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
+	if (!k->pooled) /* the session is ours: as in `clears` */
+		link_ask(k, NULL, 1,
+		         &(struct pg_statement){
+				 .sql = "SELECT pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', "
+					"false), pg_catalog.set_config('default_transaction_isolation', "
+					"'read committed', false)" });
 	lock_link_up(&k->link);
 }
 
@@ -324,8 +344,9 @@ static void link_greet(struct lock_link *link)
 	}
 	k->greeting = (struct lock_call){ .answered = link_on_greeted };
 	link_ask(k, &k->greeting, 2,
-	         (const struct pg_statement[]){ { .sql = "SELECT pg_backend_pid()" },
-	                                        { .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" } });
+	         (const struct pg_statement[]){ { .sql = "SELECT pg_catalog.pg_backend_pid()" },
+	                                        { .sql = "SELECT pg_catalog.pg_walfile_name("
+	                                                 "pg_catalog.pg_current_wal_lsn())" } });
 }
 
 /* ---- logging in ---- */

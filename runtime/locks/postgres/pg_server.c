@@ -29,14 +29,15 @@ static void server_on_tick(void *arg)
 	const struct pg_server *s = arg;
 
 	server_rehearse(s, PG_WRITE, s->pools[PG_RENEWALS]);
-	if (pg_server_locks(s) == 1)
-		server_rehearse(s, PG_BEGIN, s->pools[PG_RENEWALS]);
+	server_rehearse(s, PG_BEGIN, pg_server_link(s, true));
 }
 
 void pg_server_expect(struct pg_server *s, const char *table)
 {
-	if (!s->table)
+	if (!s->table && table) {
 		s->table = mem_dup(table);
+		lock_link_tick(s->base.notices, SETTLED_S);
+	}
 	if (pg_server_locks(s) > 1) /* or the first handover would wait for it */
 		lock_link_raise(s->pools[PG_TERMS]);
 }

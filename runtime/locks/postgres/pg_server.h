@@ -38,7 +38,7 @@ struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring);
 #define PG_STAMP 40
 void pg_server_stamp(struct pg_server *s, char *out);
 
-/* A lock in this table (as pg_sql_quote gives it) waits for its turn. */
+/* A lock in this table (as pg_sql_quote gives it; NULL: it is not known yet) waits for its turn. */
 void pg_server_expect(struct pg_server *s, const char *table);
 
 #endif

@@ -21,16 +21,32 @@
 #define DOUBT_OF(server) "CASE WHEN e.server IN ('', " server ") THEN '' ELSE e.server END"
 #define NEW_DOUBT "t || '.' || " CLOCK_US
 
-/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds.
+/* For this transaction only: behind a pooler a session's settings are others' too, and what others have left there must
+ * not decide what a statement means. NULL is what the user's own session would begin with. So what follows is done by
+ * the role that logs in, finds no table, type, function or operator but the server's own (all tables are named with
+ * their schema), and takes our texts for what they are: the name of a lock in another encoding is another lock. What
+ * the link sets is beside this (pg_link.c). The form of what comes back depends on no setting. $1, $2: milliseconds.
  * synchronous_commit: a server that crashed must not show an older renewal again. To who has not seen the newer one,
  * the leader's term would seem to end too soon. $3: the stamp, which comes back. An answer does not say which question
  * it belongs to, and one may come twice. Advice waits for no disk and no standby. */
-#define SETTINGS(synchronous)                                                                                  \
-	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('" \
-	"synchronous_commit', " synchronous ", true), $3"
-static const char settings[] = SETTINGS(
-	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END"),
+#define SET(name, value) "pg_catalog.set_config('" name "', " value ", true)"
+#define SETTINGS(synchronous)                                                                                       \
+	"SELECT " SET("statement_timeout", "$1") ", " SET("lock_timeout", "$2") ", pg_catalog.concat(" SET(         \
+		"role", "NULL") ", " SET("search_path",                                                             \
+	                                 "'pg_catalog, pg_temp'") ", " SET("client_encoding",                       \
+	                                                                   "'UTF8'") ", " SET("synchronous_commit", \
+	                                                                                      synchronous) "), $3"
+static const char settings[] = SETTINGS("pg_catalog.replace(" SET("synchronous_commit", "NULL") ", 'off', 'on')"),
 		  advice_settings[] = SETTINGS("'off'");
+
+/* An unqualified name is the one table of that name in the database, whatever the search_path of the user who asks.
+ * Where there is none, it is made in the schema that this user's own search_path names. */
+static const char find_text[] =
+	"SELECT count(*), min(n.nspname::text), string_agg(quote_ident(n.nspname) || '.' || quote_ident(c.relname), "
+	"' and ' ORDER BY n.nspname), CASE WHEN " SET(
+		"search_path", "NULL") " IS NOT NULL THEN current_schema() END FROM pg_class c JOIN pg_namespace n ON "
+				       "n.oid = c.relnamespace WHERE c.relname = $1 AND c.relkind IN ('r', 'p') AND "
+				       "left(n.nspname, 3) <> 'pg_'";
 
 static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGITS_OF(
 	RECORD_MAX_BYTES) " THEN record END, " VERSION
@@ -100,7 +116,9 @@ static const char list_text[] = "SELECT name FROM {table} WHERE left(name, lengt
 
 static const char about_text[] =
 	"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
-	"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
+	"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication), "
+	"format('system %s, database %s (%s)', (SELECT system_identifier FROM pg_control_system()), current_database(), "
+	"(SELECT oid FROM pg_database WHERE datname = current_database()))";
 
 static const struct pg_text {
 	const char *text;
@@ -115,7 +133,8 @@ static const struct pg_text {
 	[PG_ADVISE] = { advise_text, advise_first_text, NULL, PG_MEMBER + 1, 2, 1, 1, true },
 	[PG_REMOVE] = { .text = remove_text, .values = 2, .columns = 1, .rows_most = 1 },
 	[PG_LIST] = { .text = list_text, .values = 1, .columns = 1, .rows_most = LOCK_LISTING_MOST + 1 },
-	[PG_ABOUT] = { .text = about_text, .columns = 5, .rows_least = 1, .rows_most = 1 },
+	[PG_ABOUT] = { .text = about_text, .columns = 6, .rows_least = 1, .rows_most = 1 },
+	[PG_FIND] = { .text = find_text, .values = 1, .columns = 4, .rows_least = 1, .rows_most = 1 },
 	[PG_CREATE] = { .text = table_text, .then = first_mark_text },
 	[PG_MARK] = { .text = mark_text },
 };
@@ -178,17 +197,20 @@ static char *sql_quote_part(const char *name, size_t len)
 	return b.data;
 }
 
+char *pg_sql_qualify(const char *schema, size_t len, const char *name)
+{
+	char *first = sql_quote_part(schema, len), *table = sql_quote_part(name, strlen(name));
+	char *both = mem_printf("%s.%s", first, table);
+	free(first);
+	free(table);
+	return both;
+}
+
 char *pg_sql_quote(const char *name)
 {
 	const char *dot = strchr(name, '.');
 
-	if (!dot)
-		return sql_quote_part(name, strlen(name));
-	char *schema = sql_quote_part(name, (size_t)(dot - name)), *table = sql_quote_part(dot + 1, strlen(dot + 1));
-	char *both = mem_printf("%s.%s", schema, table);
-	free(schema);
-	free(table);
-	return both;
+	return dot ? pg_sql_qualify(name, (size_t)(dot - name), dot + 1) : sql_quote_part(name, strlen(name));
 }
 
 /* ---- answers ---- */
@@ -211,6 +233,7 @@ void pg_sql_judge(struct lock_about *about, const PGresult *r)
 	*about = (struct lock_about){ .pause_ms = 0 };
 	snprintf(about->server, sizeof about->server, "PostgreSQL %s, %s standbys", PQgetvalue(r, 0, 0),
 	         PQgetvalue(r, 0, 4));
+	snprintf(about->place, sizeof about->place, "%s", PQgetvalue(r, 0, 5));
 	if (strcmp(PQgetvalue(r, 0, 1), "on") != 0 || strcmp(PQgetvalue(r, 0, 2), "on") != 0) {
 		about->unfit = true;
 		snprintf(about->warning, sizeof about->warning,
@@ -227,8 +250,8 @@ void pg_sql_judge(struct lock_about *about, const PGresult *r)
  * server that shuts down: they may come when the transaction is committed already. */
 static const struct pg_refusal refusals[] = {
 	{ "42501", LOCK_REFUSED, ERR_DENIED,
-	  ": the rights that a lock needs, and how to make its table, are in docs/locks.md" },
-	{ "3F000", LOCK_REFUSED, ERR_MISSING, ": make the schema first" },
+	  ": the rights that a lock needs, and how to make its table, are in docs/locks.md; ?table=SCHEMA.NAME is another" },
+	{ "3F000", LOCK_REFUSED, ERR_MISSING, ": make the schema first, or name another with ?table=SCHEMA.NAME" },
 	{ "42703", LOCK_REFUSED, ERR_FOREIGN,
 	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
 	{ "42804", LOCK_REFUSED, ERR_FOREIGN,

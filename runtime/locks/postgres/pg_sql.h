@@ -19,7 +19,7 @@
 struct pg_question {
 	struct lock_link *link; /* up */
 	struct lock_call *call; /* NULL: nobody wants the answer */
-	const char *table;      /* as pg_sql_quote gives it */
+	const char *table;      /* with its schema, as pg_sql_quote gives it; PG_FIND and PG_ABOUT need none */
 	const char *stamp;      /* no other question has it: by it the answer is recognised */
 	int statement_ms;       /* how long the server may work on it; less than 100 counts as 100, here and below */
 	int lock_ms;            /* how long a statement may wait for a row that another transaction holds */
@@ -39,6 +39,9 @@ enum pg_asked {
 	PG_LIST,   /* the name of each lock whose name begins with PG_NAME, in order; one more than a listing has, if
 	              there are more */
 	PG_ABOUT,  /* one row, for pg_sql_judge */
+	/* One row: how many tables are called PG_NAME (here: the table's name); the schema of one; all of them, as
+	 * text; the schema in which it would be made (NULL: none). */
+	PG_FIND,
 	PG_CREATE, /* makes the table, with the mark in it */
 	PG_MARK,   /* puts the server's timeline into the mark and names the doubt, for all, unless somebody has */
 };
@@ -82,5 +85,8 @@ bool pg_sql_is_made_already(const char *state); /* of pg_sql_create's: somebody 
 
 /* name as an SQL identifier with its quotes, malloc'd; "a.b" is b in the schema a. */
 char *pg_sql_quote(const char *name);
+
+/* The table `name` in this schema, whose name has len bytes, as an SQL identifier, malloc'd. */
+char *pg_sql_qualify(const char *schema, size_t len, const char *name);
 
 #endif
