@@ -59,7 +59,7 @@ $(eval $(call module,etcd,nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/proto
 $(eval $(call module,hash,openssl/evp.h,api/lua_hash,-lcrypto))
 $(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
 $(eval $(call module,kube,yaml.h,$(call room,locks/kubernetes) $(HTTP),-lcurl -lyaml))
-$(eval $(call module,mysql,mariadb/mysql.h openssl/err.h,api/lua_mysql,-lmariadb -lcrypto))
+$(eval $(call module,mysql,mariadb/mysql.h openssl/err.h,api/lua_mysql,-lmariadb -lssl -lcrypto))
 $(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis),-lhiredis))
 $(eval $(call module,postgres,postgresql/libpq-fe.h,$(call room,locks/postgres),-lpq))
 $(eval $(call module,tls,openssl/ssl.h,$(call room,tls),-lssl -lcrypto))

@@ -12,10 +12,13 @@
 #include <math.h>
 #include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
+#include <mariadb/ma_pvio.h>
 #include <mariadb/mysqld_error.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,6 +297,56 @@ static void set_text(MYSQL *my, enum mysql_option option, const char *text)
 		mysql_optionsv(my, option, text);
 }
 
+/* From 3.4 on, libmariadb looks at the name in no certificate of 127.0.0.1, ::1 and localhost, and lets a password
+ * stand for a certificate that it cannot verify. Then this looks instead, before the log-in sends anything. Older ones
+ * look at each certificate by themselves. */
+#if MARIADB_PACKAGE_VERSION_ID >= 30400
+static bool is_for(X509 *cert, const char *host)
+{
+	return X509_check_ip_asc(cert, host, 0) == 1 || X509_check_host(cert, host, strlen(host), 0, NULL) == 1;
+}
+
+/* MARIADB_TLS of ma_tls.h, which cannot be included by itself. */
+struct tls_session {
+	void *data;
+	MARIADB_PVIO *pvio;
+	SSL *ssl;
+};
+
+static int tls_on_verify(void *session, unsigned what)
+{
+	const struct tls_session *tls = session;
+	MYSQL *my = tls->pvio->mysql;
+	long chain = SSL_get_verify_result(tls->ssl);
+	X509 *cert = SSL_get1_peer_certificate(tls->ssl);
+	bool good = cert && chain == X509_V_OK && my->net.tls_verify_status == MARIADB_TLS_VERIFY_OK;
+	bool named = good && my->host && is_for(cert, my->host);
+
+	(void)what;
+	X509_free(cert);
+	if (named)
+		return 0;
+	my->net.tls_verify_status |= MARIADB_TLS_VERIFY_ERROR; /* no password stands for it */
+	my->net.last_errno = CR_SSL_CONNECTION_ERROR;
+	snprintf(my->net.sqlstate, sizeof my->net.sqlstate, "HY000");
+	snprintf(my->net.last_error, sizeof my->net.last_error, "TLS/SSL error: %s",
+	         good                 ? "the certificate is for another name than the server's"
+	         : chain != X509_V_OK ? X509_verify_cert_error_string(chain)
+	                              : "the certificate cannot be verified");
+	return 1;
+}
+
+static void set_verification(MYSQL *my)
+{
+	mysql_optionsv(my, MARIADB_OPT_TLS_VERIFICATION_CALLBACK, tls_on_verify);
+}
+#else
+static void set_verification(MYSQL *my)
+{
+	(void)my;
+}
+#endif
+
 static void set_tls(lua_State *L, int spec, MYSQL *my)
 {
 	my_bool yes = 1, verify = !flag(L, spec, "insecure");
@@ -303,6 +356,8 @@ static void set_tls(lua_State *L, int spec, MYSQL *my)
 	mysql_optionsv(my, MYSQL_OPT_SSL_ENFORCE, &yes);
 	mysql_optionsv(my, MARIADB_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3"); /* older ones: RFC 8996 */
 	mysql_optionsv(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+	if (verify)
+		set_verification(my);
 	set_text(my, MYSQL_OPT_SSL_CA, field(L, spec, "ca"));
 	set_text(my, MYSQL_OPT_SSL_CERT, field(L, spec, "cert"));
 	set_text(my, MYSQL_OPT_SSL_KEY, field(L, spec, "key"));

@@ -41,7 +41,7 @@ PKI.server(), OTHER.server()
 # What is wrong; the endpoint (protocol given), the client's authority, what the error must match.
 Make = Callable[[str], Endpoint]
 SERVERS: list[tuple[str, Make, str, str]] = [
-    ("wrong host name", lambda p: Endpoint(ELSEWHERE, p), PKI.ca, "127.0.0.1.*|match|name"),
+    ("wrong host name", lambda p: Endpoint(ELSEWHERE, p), PKI.ca, "127.0.0.1.*|match|name|Validation"),
     ("expired", lambda p: Endpoint(EXPIRED, p), PKI.ca, "expired"),
     ("not yet valid", lambda p: Endpoint(LATER, p), PKI.ca, "not yet valid"),
     ("self-signed", lambda p: Endpoint(SELF, p), PKI.ca, "self.signed|certificate"),
@@ -113,6 +113,7 @@ CLIENTS: list[tuple[str, str, Client]] = [
         lock(f"postgres://zoe:{SECRET}@127.0.0.1:{{port}}/d?sslmode=verify-full&sslrootcert={{ca}}#x"),
     ),
     ("mysql", "mysql", lock(f"mysql://zoe:{SECRET}@127.0.0.1:{{port}}/d?ca={{ca}}#x")),
+    ("mysql, by a name", "mysql", lock(f"mysql://zoe:{SECRET}@localhost:{{port}}/d?ca={{ca}}#x")),
     (
         "s3",
         "",
@@ -148,7 +149,7 @@ def judge(server: str, make: Make, ca: str, says: str, name: str, protocol: str,
     wants_certificate = server.startswith("a client's")  # TLS 1.3 tells a client after its first bytes, which are safe
     good = SECRET.encode() not in end.clear and (wants_certificate or not end.through)
     ok(good and not re.search(rb"zoe|Authorization|PRI \*|GET |POST ", end.clear), f"{what}: it is told nothing", heard)
-    named = f"127.0.0.1:{end.port}" in said or re.search(rf"127\.0\.0\.1.*\b{end.port}\b", said, re.S)
+    named = re.search(rf"(127\.0\.0\.1|localhost).*\b{end.port}\b", said, re.S)
     if protocol == "postgres":  # whose library does not say what is wrong with a certificate
         says += "|certificate verify failed"
     ok(named and re.search(says, said, re.I) and SECRET not in said, f"{what}: the error says which, and why", said)
@@ -166,6 +167,19 @@ def test_control() -> None:
         end.close()
 
 
+def test_without_authority() -> None:
+    """Without an authority's file the system's count, which do not know ours: no password stands for a certificate"""
+    for host in ("127.0.0.1", "localhost"):
+        end = Endpoint(PKI.server(), "mysql")
+        status, said = tried(lock(f"mysql://zoe:{SECRET}@{host}:{{port}}/d?tls=true#x"), end.port, "")
+        ok(
+            status != 0 and end.connections and not end.through,
+            f"mysql, {host}: refused without an authority's file",
+            said,
+        )
+        end.close()
+
+
 def test_matrix() -> None:
     """Every client with every server"""
     with ThreadPoolExecutor(6) as pool:
@@ -175,4 +189,4 @@ def test_matrix() -> None:
 
 
 note(f"{len(CLIENTS)} clients, {len(SERVERS)} servers; OpenSSL of the endpoints: {ssl.OPENSSL_VERSION}")
-run([test_control, test_matrix])
+run([test_control, test_without_authority, test_matrix])
