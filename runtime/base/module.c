@@ -19,6 +19,7 @@ static const struct {
 	{ "http", "libcurl", "libcurl4" },
 	{ "mysql", "libmariadb", "libmariadb3" },
 	{ "mysql", "libcrypto", "libssl3" },
+	{ "mysql", "libssl", "libssl3" },
 	{ "redis", "libhiredis_ssl", "libhiredis0.14" },
 	{ "redis", "libhiredis", "libhiredis0.14" },
 	{ "postgres", "libpq", "libpq5" },

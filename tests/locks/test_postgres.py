@@ -424,17 +424,17 @@ def inherited() -> None:
 
 
 class Balancer(Server):
-    """HAProxy, which gives each connection to the next one of these servers."""
+    """HAProxy, with these `server` lines behind its port."""
 
-    def __init__(self, *behind: Postgres) -> None:
-        self.behind = behind
+    def __init__(self, *lines: str) -> None:
+        self.lines = lines
         super().__init__()
 
     def prepare(self) -> None:
         with open(os.path.join(self.dir, "cfg"), "w") as f:
             f.write("defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n")
             f.write(f"listen pg\n bind 127.0.0.1:{self.port}\n balance roundrobin\n")
-            f.writelines(f" server s{s.port} 127.0.0.1:{s.port}\n" for s in self.behind)
+            f.writelines(f" server s{i} 127.0.0.1:{line}\n" for i, line in enumerate(self.lines))
 
     def command(self) -> list[str]:
         return ["haproxy", "-db", "-f", os.path.join(self.dir, "cfg")]
@@ -444,9 +444,43 @@ class Balancer(Server):
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+def moved() -> None:
+    """A balancer's name moves to another server, while the old one still takes writes: whether what is open is cut, as
+    docs/locks.md demands, decides whether the old leader goes on."""
+    with Postgres() as old, Postgres() as new:
+        for cut in ("", "on-marked-down shutdown-sessions"):
+            healthy = socket.create_server(("127.0.0.1", 0), backlog=100)  # as what says that the server is the primary
+            check = f"check port {healthy.getsockname()[1]} inter 100ms fall 1"
+            with Balancer(f"{old.port} {check} {cut}", f"{new.port} backup") as balancer:
+                url = f"postgres://{old.superuser}@127.0.0.1:{balancer.port}/postgres#m{len(cut)}"
+                d = opened(url)
+                w = d.write(term(), "")
+                token = w["token"]
+                healthy.shutdown(socket.SHUT_RDWR)
+                healthy.close()
+                with socket.socket() as s:
+                    same(s.connect_ex(("127.0.0.1", balancer.port)), 0, "moved: the balancer is there")
+
+                def behind_it() -> Any:
+                    return new.port == int(new.sql("SHOW port", port=balancer.port))
+
+                ok(wait_for(behind_it), "moved: new connections come to the other server")
+                w = d.write(record("a", token=token), w["version"], within=SHORT)
+                if cut:
+                    ok(w["outcome"] != "ok", "moved: what was open is cut, and the old leader cannot renew")
+                    r = tried(lambda: d.read(within=SHORT))
+                    ok(
+                        told(r, "is not there any more"),
+                        "moved: on the other one, which lacks its table, it makes none",
+                    )
+                else:
+                    same(w["outcome"], "ok", "moved: what is open stays where it was: the old leader goes on")
+                d.end()
+
+
 def balanced() -> None:
     """A name behind which there are two primaries is no store."""
-    with Postgres() as one, Postgres() as two, Balancer(one, two) as both:
+    with Postgres() as one, Postgres() as two, Balancer(str(one.port), str(two.port)) as both:
         url = f"postgres://{one.superuser}@127.0.0.1:{both.port}/postgres#b"
         p = subprocess.run([LUNARCH, "doctor", "--lock", url], capture_output=True, text=True, timeout=PATIENCE)
         told_so = "two connections reach two stores: system " in p.stdout
@@ -898,6 +932,7 @@ at_once(
     inherited,
     schemas,
     balanced,
+    moved,
     fence,
     fences,
     crashed,
