@@ -199,7 +199,7 @@ ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 # What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock on a disk, the proof of a death.
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
 TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
-KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls addresses)
+KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls addresses kubeconfigs)
 # Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/locks.md#zookeeper-loss).
 ZOOKEEPER_VERSION = $(or $(ZOOKEEPER),3.9.5)
 ZOOKEEPER_TESTS = tests/locks/test_zookeeper.py $(patsubst %,tests/cluster/faults/%.py,zookeeper next_zookeeper restored_zookeeper)
@@ -251,7 +251,7 @@ model-full: test-deps
 
 # Against the real API server and real client-go, which are built from their Go modules the first time (tests/lib/go_build.sh).
 test-kube: kube-server
-	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@$(MAKE) --no-print-directory all $(BUILD)/conform $(BUILD)/tests/unit/locks/kubernetes/test_kube_config
 	@$(QUEUE) $(KUBE_QUEUE)
 
 # The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.

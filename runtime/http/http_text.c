@@ -48,26 +48,26 @@ void http_base64(struct buf *out, const void *bytes, size_t len)
 
 int http_unbase64(struct buf *out, const char *s, size_t len)
 {
-	size_t before = out->len;
-	size_t pad = len && s[len - 1] == '=' ? (len > 1 && s[len - 2] == '=' ? 2 : 1) : 0;
+	size_t before = out->len, count = 0, pad = 0;
+	uint32_t v = 0;
 
-	if (len % 4)
-		return -1;
-	for (size_t i = 0; i < len; i += 4) {
-		uint32_t v = 0;
-		size_t keep = i + 4 == len ? 3 - pad : 3;
-		for (size_t j = 0; j < 4; j++) {
-			const char *d = s[i + j] ? strchr(digits64, s[i + j]) : NULL;
-			if (!d && !(j > keep && s[i + j] == '=')) {
-				out->len = before;
-				return -1;
-			}
-			v = v << 6 | (d ? (uint32_t)(d - digits64) : 0);
-		}
+	for (const char *end = s + len; s < end; s++) {
+		if (*s == '\r' || *s == '\n')
+			continue;
+		const char *d = *s && !pad ? strchr(digits64, *s) : NULL;
+		if (!d && (*s != '=' || ++pad > 2))
+			goto bad;
+		v = v << 6 | (d ? (uint32_t)(d - digits64) : 0);
+		if (++count % 4)
+			continue;
 		unsigned char three[3] = { (unsigned char)(v >> 16), (unsigned char)(v >> 8), (unsigned char)v };
-		buf_add(out, three, keep);
+		buf_add(out, three, 3 - pad);
 	}
-	return 0;
+	if (count % 4 == 0)
+		return 0;
+bad:
+	out->len = before;
+	return -1;
 }
 
 void http_libraries(struct buf *out)

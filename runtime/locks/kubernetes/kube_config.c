@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES (4 * 1024 * 1024)
@@ -202,20 +203,21 @@ static int bad(const struct kube_config_entry *e, const char *key, const char *e
 	               expected);
 }
 
-/* *out: the string, NULL if it is not there or empty. A number or a truth value counts as the text that it was. */
+/* *out: the string, NULL if it is not there or empty. A number counts as the text that it was; what a truth value was,
+ * as "yes" without quotes, is not known. */
 static int take_text(const struct kube_config_entry *e, const char *key, char **out, struct err *err)
 {
 	const json_t *value = json_object_get(e->value, key);
 
 	if (!value || json_is_null(value))
 		return 0;
-	if (json_is_integer(value) || json_is_boolean(value)) {
+	if (json_is_integer(value)) {
 		free(*out);
 		*out = json_dumps(value, JSON_ENCODE_ANY);
 		return 0;
 	}
 	if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
-		return bad(e, key, "a text", err);
+		return bad(e, key, json_is_boolean(value) ? "a text, in quotes" : "a text", err);
 	if (json_string_length(value))
 		mem_replace(out, json_string_value(value));
 	return 0;
@@ -281,11 +283,30 @@ static int take_pem(const struct kube_config_entry *e, const char *key, char **f
 
 /* ---- cluster ---- */
 
+/* true: it begins with one of the schemes, which it then has in small letters. */
+static bool has_scheme(char *url, const char *const *schemes)
+{
+	for (; *schemes; schemes++)
+		if (strncasecmp(url, *schemes, strlen(*schemes)) == 0) {
+			memcpy(url, *schemes, strlen(*schemes));
+			return true;
+		}
+	return false;
+}
+
+/* Without a scheme it is http, as client-go has it. */
 static int take_server(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
+	static const char *const schemes[] = { "https://", "http://", NULL };
+
 	if (take_text(e, "server", &c->server, err) < 0)
 		return -1;
-	if (!c->server || (strncmp(c->server, "https://", 8) != 0 && strncmp(c->server, "http://", 7) != 0))
+	if (c->server && !strchr(c->server, '/')) {
+		char *bare = c->server;
+		c->server = mem_printf("http://%s", bare);
+		free(bare);
+	}
+	if (!c->server || !has_scheme(c->server, schemes))
 		return bad(e, "server", "https://HOST:PORT", err);
 	for (size_t len = strlen(c->server); len && c->server[len - 1] == '/';)
 		c->server[--len] = '\0';
@@ -294,14 +315,15 @@ static int take_server(const struct kube_config_entry *e, struct kube_config *c,
 
 static int take_cluster(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
+	static const char *const proxies[] = { "http://", "https://", "socks5://", NULL };
+
 	if (take_server(e, c, err) < 0 || take_pem(e, "certificate-authority", &c->ca_file, &c->ca_pem, err) < 0 ||
 	    take_flag(e, "insecure-skip-tls-verify", &c->insecure, err) < 0 ||
 	    take_text(e, "tls-server-name", &c->server_name, err) < 0 || take_text(e, "proxy-url", &c->proxy, err) < 0)
 		return -1;
 	if (c->insecure && (c->ca_file || c->ca_pem))
 		return bad(e, "insecure-skip-tls-verify", "no certificate-authority beside it", err);
-	if (c->proxy && strncmp(c->proxy, "http://", 7) != 0 && strncmp(c->proxy, "https://", 8) != 0 &&
-	    strncmp(c->proxy, "socks5://", 9) != 0)
+	if (c->proxy && !has_scheme(c->proxy, proxies))
 		return bad(e, "proxy-url", "http://, https:// or socks5://", err);
 	return 0;
 }
@@ -394,7 +416,7 @@ static int take_args(const struct kube_config_entry *e, const json_t *exec, stru
 	x->args = new_list(json_array_size(args));
 	json_array_foreach(args, i, each)
 	{
-		if (!json_is_string(each) && !json_is_integer(each) && !json_is_boolean(each))
+		if (!json_is_string(each) && !json_is_integer(each))
 			return bad(e, "exec.args", "texts", err);
 		x->args[i] =
 			json_is_string(each) ? mem_dup(json_string_value(each)) : json_dumps(each, JSON_ENCODE_ANY);
@@ -412,12 +434,12 @@ static int take_env(const struct kube_config_entry *e, const json_t *exec, struc
 	{
 		const char *name = json_string_value(json_object_get(each, "name"));
 		const json_t *value = json_object_get(each, "value");
-		char *text =
-			json_is_integer(value) || json_is_boolean(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-		if (!name || (!text && !json_is_string(value)))
+		char *number = json_is_integer(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+		const char *text = number ? number : !value || json_is_null(value) ? "" : json_string_value(value);
+		if (!name || !text)
 			return bad(e, "exec.env", "names and values", err);
-		x->env[i] = mem_printf("%s=%s", name, text ? text : json_string_value(value));
-		free(text);
+		x->env[i] = mem_printf("%s=%s", name, text);
+		free(number);
 	}
 	return 0;
 }
@@ -466,7 +488,10 @@ static int take_user(const struct kube_config_entry *e, struct kube_config *c, s
 		return bad(e, cert ? "client-key" : "client-certificate", "one beside the other", err);
 	const json_t *provider = json_object_get(e->value, "auth-provider");
 	if (provider && !json_is_null(provider))
-		return bad(e, "auth-provider", "exec in its place: these were removed from Kubernetes in 1.26", err);
+		return bad(
+			e, "auth-provider",
+			"exec in its place: gcp and azure were removed from Kubernetes in 1.26, and oidc is not read here",
+			err);
 	return 0;
 }
 

@@ -1,5 +1,8 @@
 #include "locks/kubernetes/yaml_json.h"
 
+#include "base/buf.h"
+#include "http/http.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -129,6 +132,35 @@ static bool take_bytes(struct yaml_conversion *r, const yaml_node_t *node)
 	return fits;
 }
 
+/* YAML 1.1's words, which client-go reads. -1: it is none of them. */
+static int truth_of(const char *s)
+{
+	static const char *const words[] = { "n",     "y",    "N",     "Y",    "no",    "yes", "No",  "Yes",
+		                             "NO",    "YES",  "off",   "on",   "Off",   "On",  "OFF", "ON",
+		                             "false", "true", "False", "True", "FALSE", "TRUE" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(s, words[i]) == 0)
+			return (int)(i % 2);
+	return -1;
+}
+
+static bool is_null(const char *s)
+{
+	return !*s || strcmp(s, "~") == 0 || strcmp(s, "null") == 0 || strcmp(s, "Null") == 0 || strcmp(s, "NULL") == 0;
+}
+
+/* !!binary is base64 of a text. */
+static json_t *convert_binary(struct yaml_conversion *r, const yaml_node_t *node)
+{
+	struct buf b = { 0 };
+	bool good = http_unbase64(&b, (const char *)node->data.scalar.value, node->data.scalar.length) == 0;
+	json_t *text = good ? json_stringn(b.len ? b.data : "", b.len) : NULL;
+
+	buf_fini(&b);
+	return text ? text : node_fail(r, node, good ? "the text is not UTF-8" : "!!binary: expected base64");
+}
+
 static json_t *convert_scalar(struct yaml_conversion *r, const yaml_node_t *node)
 {
 	const char *s = (const char *)node->data.scalar.value;
@@ -136,17 +168,19 @@ static json_t *convert_scalar(struct yaml_conversion *r, const yaml_node_t *node
 
 	if (!take_bytes(r, node))
 		return node_fail(r, node, TOO_LONG);
+	if (strcmp((const char *)node->tag, "tag:yaml.org,2002:binary") == 0)
+		return convert_binary(r, node);
 	json_t *text = json_stringn(s, len);
 	if (!text)
 		return node_fail(r, node, "the text is not UTF-8");
 	if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
 		return text;
-	bool null = len == 0 || strcmp(s, "~") == 0 || strcmp(s, "null") == 0;
-	bool yes = strcmp(s, "true") == 0, no = strcmp(s, "false") == 0, whole = is_whole(s, len);
-	if (!null && !yes && !no && !whole)
+	int truth = truth_of(s);
+	bool null = is_null(s), whole = is_whole(s, len);
+	if (truth < 0 && !null && !whole)
 		return text;
 	json_decref(text);
-	return null ? json_null() : whole ? json_integer(strtoll(s, NULL, 10)) : json_boolean(yes);
+	return null ? json_null() : whole ? json_integer(strtoll(s, NULL, 10)) : json_boolean(truth);
 }
 
 static json_t *convert_list(struct yaml_conversion *r, const yaml_node_t *node, int depth)
@@ -174,8 +208,9 @@ static int convert_pair(struct yaml_conversion *r, json_t *object, const yaml_no
 		return -1;
 	}
 	const char *name = (const char *)key->data.scalar.value;
-	if (json_object_get(object, name)) {
-		node_fail(r, key, "the key is there twice");
+	bool merges = strcmp(name, "<<") == 0;
+	if (merges || json_object_get(object, name)) {
+		node_fail(r, key, merges ? "maps are not merged here (<<)" : "the key is there twice");
 		return -1;
 	}
 	json_t *value = convert(r, pair->value, depth + 1);

@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -55,6 +58,58 @@ func hold(ctx context.Context, path, who string) {
 	<-ctx.Done()
 }
 
+// What a kubeconfig says, as client-go's client would use it: for kubeconfigs.py.
+func printConfig(path string) error {
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{})
+	config, err := loaded.ClientConfig()
+	if err != nil {
+		return err
+	}
+	// Plugins and providers are judged when a client is made; the certificates here are none.
+	bare := rest.CopyConfig(config)
+	bare.TLSClientConfig = rest.TLSClientConfig{Insecure: true}
+	if _, err = kubernetes.NewForConfig(bare); err != nil {
+		return err
+	}
+	namespace, _, err := loaded.Namespace()
+	if err != nil {
+		return err
+	}
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return err
+	}
+	found := map[string]any{
+		"server": strings.TrimRight(server.String(), "/"), "namespace": namespace, "insecure": config.Insecure,
+		"server_name": config.ServerName, "ca_file": config.CAFile, "ca": string(config.CAData),
+		"cert_file": config.CertFile, "cert": string(config.CertData), "key_file": config.KeyFile, "key": string(config.KeyData),
+		"token": config.BearerToken, "token_file": config.BearerTokenFile, "user": config.Username, "password": config.Password,
+		"proxy": "", "command": "", "args": []string{}, "env": []string{},
+	}
+	if config.BearerTokenFile != "" {
+		found["token"] = ""
+	}
+	if config.Proxy != nil {
+		proxy, err := config.Proxy(&http.Request{URL: server})
+		if err != nil {
+			return err
+		}
+		found["proxy"] = proxy.String()
+	}
+	if x := config.ExecProvider; x != nil {
+		found["command"], found["args"] = x.Command, append([]string{}, x.Args...)
+		env := []string{}
+		for _, e := range x.Env {
+			env = append(env, e.Name+"="+e.Value)
+		}
+		found["env"] = env
+	}
+	line, err := json.Marshal(found)
+	fmt.Println(string(line))
+	return err
+}
+
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "")
 	namespace := flag.String("namespace", "default", "")
@@ -67,8 +122,16 @@ func main() {
 	release := flag.Bool("release", true, "")
 	again := flag.Bool("again", false, "campaign again after a loss, as its users must")
 	held := flag.String("hold", "", "a file that is flocked while leading")
+	print := flag.Bool("print", false, "print what the kubeconfig says, and end")
 	flag.Parse()
 
+	if *print {
+		if err := printConfig(*kubeconfig); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		panic(err)

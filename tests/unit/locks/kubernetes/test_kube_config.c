@@ -171,7 +171,11 @@ static void test_bad(void)
 	check_bad("server: https://one, certificate-authority-data: '%%%'", "",
 	          "certificate-authority-data: expected PEM in base64");
 	check_bad("server: https://one, proxy-url: foo", "", "proxy-url: expected");
+	check_bad("server: https://one, insecure-skip-tls-verify: 'true'", "",
+	          "insecure-skip-tls-verify: expected true");
 	check_bad(good, "token: [s3cret]", "token: expected a text");
+	check_bad(good, "token: yes", "token: expected a text, in quotes");
+	check_bad("server: one/k8s", "", "server: expected https://HOST:PORT");
 	check_bad(good, "token: s3cret, username: x, password: s3cret", "no token beside it");
 	check_bad(good, "client-certificate: x", "client-key: expected");
 	check_bad(good, "client-key-data: '!'", "client-key-data: expected PEM in base64");
@@ -204,13 +208,41 @@ static void test_bad(void)
 	   "and neither is a program");
 }
 
+/* What YAML allows, and client-go's reader. tests/cluster/kubernetes/kubeconfigs.py asks that one. */
+static void test_as_client_go(void)
+{
+	struct kube_config c;
+	struct err err = { 0 };
+
+	int done = kube_config_from_files(&c,
+	                                  file("wild", "current-context: a\n"
+	                                               "contexts: [{name: a, context: {cluster: one, user: me}}]\n"
+	                                               "clusters:\n- name: one\n  cluster:\n"
+	                                               "    server: HTTPS://one\n"
+	                                               "    certificate-authority-data: |\n      Q0VS\n      VA==\n"
+	                                               "users:\n- name: me\n  user:\n"
+	                                               "    client-certificate-data: !!binary UTBWU1ZBPT0=\n"
+	                                               "    client-key-data: Q0VSVA==\n"),
+	                                  NULL, &err);
+	if (is_int(done, 0, "base64 on several lines, !!binary and HTTPS:// are read")) {
+		is_str(c.server, "https://one", "the scheme in small letters, as everything looks for it");
+		is_str(c.ca_pem, "CERT", "base64 of several lines");
+		is_str(c.cert_pem, "CERT", "!!binary, which is base64 of base64");
+		kube_config_fini(&c);
+	} else {
+		printf("# %s\n", err.text);
+	}
+}
+
 static void test_plain_http(void)
 {
-	char *text = mem_printf(FRAME, "server: http://one:8080", "token: s3cret");
+	char *text = mem_printf(FRAME, "server: 'one:8080', proxy-url: HTTP://p", "token: s3cret");
 	struct kube_config c;
 
-	is_int(kube_config_from_files(&c, file("http", text), NULL, NULL), 0, "a plain http server");
-	ok(!c.token, "is not told the token");
+	is_int(kube_config_from_files(&c, file("http", text), NULL, NULL), 0, "a server without a scheme");
+	is_str(c.server, "http://one:8080", "is one of plain http");
+	is_str(c.proxy, "http://p", "also a proxy may have its scheme in capitals");
+	ok(!c.token, "it is not told the token");
 	kube_config_fini(&c);
 	free(text);
 }
@@ -279,11 +311,16 @@ static void test_yaml(void)
 		"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
 
 	check_yaml("[1, -5, 0, 007, 1.5, '1', true, \"true\", no, ~, null, '']",
-	           "[1,-5,0,\"007\",\"1.5\",\"1\",true,\"true\",\"no\",null,null,\"\"]");
+	           "[1,-5,0,\"007\",\"1.5\",\"1\",true,\"true\",false,null,null,\"\"]");
+	check_yaml("[True, OFF, y, 'yes', YeS, Null, !!binary aGk=, !!binary \"aG\\\n k=\"]",
+	           "[true,false,true,\"yes\",\"YeS\",null,\"hi\",\"hi\"]");
+	check_yaml("a: !!binary '%'", "line 1, column 4: !!binary: expected base64");
+	check_yaml("!!binary /w==", "line 1, column 1: the text is not UTF-8");
 	check_yaml("a: {b: [c, {d: e}]}", "{\"a\":{\"b\":[\"c\",{\"d\":\"e\"}]}}");
 	check_yaml("{\"a\": [1, {\"b\": null}]}", "{\"a\":[1,{\"b\":null}]}");
 	check_yaml("x: &n [1]\ny: *n", "{\"x\":[1],\"y\":[1]}");
 	check_yaml("a: 1\na: 2", "line 2, column 1: the key is there twice");
+	check_yaml("a: &a {b: 1}\nc:\n  <<: *a", "line 3, column 3: maps are not merged here (<<)");
 	check_yaml("", "null");
 	check_yaml("# nothing", "null");
 	ok(!yaml_json(laughs, strlen(laughs), &err) && strstr(err.text, "too much"),
@@ -348,10 +385,60 @@ static void test_floods(void)
 	buf_fini(&long_text);
 }
 
-int main(void)
+static json_t *text_list(char **list)
+{
+	json_t *out = json_array();
+
+	for (; list && *list; list++)
+		json_array_append_new(out, json_string(*list));
+	return out;
+}
+
+/* For tests/cluster/kubernetes/kubeconfigs.py. */
+static int print_config(const char *path)
+{
+	struct kube_config c;
+	struct err err = { 0 };
+	json_t *found = json_object();
+
+	if (kube_config_from_files(&c, path, NULL, &err) < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		return 1;
+	}
+	const struct {
+		const char *name, *value;
+	} texts[] = { { "server", c.server },
+		      { "namespace", c.ns },
+		      { "server_name", c.server_name },
+		      { "ca_file", c.ca_file },
+		      { "ca", c.ca_pem },
+		      { "cert_file", c.cert_file },
+		      { "cert", c.cert_pem },
+		      { "key_file", c.key_file },
+		      { "key", c.key_pem },
+		      { "token", c.token },
+		      { "token_file", c.token_file },
+		      { "user", c.user },
+		      { "password", c.password },
+		      { "proxy", c.proxy },
+		      { "command", c.exec.command } };
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		json_object_set_new(found, texts[i].name, json_string(texts[i].value ? texts[i].value : ""));
+	json_object_set_new(found, "insecure", json_boolean(c.insecure));
+	json_object_set_new(found, "args", text_list(c.exec.args));
+	json_object_set_new(found, "env", text_list(c.exec.env));
+	json_dumpf(found, stdout, 0);
+	json_decref(found);
+	kube_config_fini(&c);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	char command[128];
 
+	if (argc == 2)
+		return print_config(argv[1]);
 	strcpy(dir, "/tmp/lunarch-test-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;
@@ -360,6 +447,7 @@ int main(void)
 	test_exec();
 	test_printed();
 	test_bad();
+	test_as_client_go();
 	test_plain_http();
 	test_pod();
 	test_yaml();
