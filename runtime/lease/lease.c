@@ -295,7 +295,7 @@ static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
 static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
 {
 	forget_limbo(l);
-	l->own_write = w.write;
+	l->own = true;
 	if (w.term > l->top_term)
 		l->top_term = w.term;
 	switch (w.what) {
@@ -347,7 +347,9 @@ static void judge(struct lease *l, struct instant now, struct lease_actions *a)
 		return;
 	case PHASE_RELEASING:
 	case PHASE_NEXT:
-		if (!mine)
+		/* Any other record of ours may have come after another holder's, which a person deleted: whoever finds
+		 * it released would lead beside that one. It is left to expire. */
+		if (!mine || !l->own)
 			stand_by(l, now, a);
 		return;
 	case PHASE_IDLE:
@@ -366,7 +368,7 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 {
 	if (is_new(l, s)) {
 		l->seen_at = now;
-		l->dead = false;
+		l->own = l->dead = false;
 		l->yes = l->asked = false;
 	}
 	l->seen = *s;

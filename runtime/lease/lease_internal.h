@@ -27,6 +27,7 @@ struct lease {
 	struct instant seen_at;  /* when exactly that record was first received */
 	bool looked, had_record; /* a read has succeeded; there has been a record */
 	bool met;                /* `seen` is an absence that is over: a create conflicted since */
+	bool own;                /* `seen` is by a write of ours, and has been in the store ever since that was known */
 	bool dead;               /* the holder of `seen` is proved dead */
 	struct instant dead_at;  /* since when */
 	/* The longest duration seen. If the record is gone, a standby waits so long: it may not have seen the last
@@ -35,7 +36,6 @@ struct lease {
 
 	/* What of ours may be in the store. */
 	struct lease_sent good;      /* our last write that was applied in this term: the deadlines count from it */
-	uint64_t own_write;          /* the name of our last write that is known to have been in the store */
 	uint64_t writes, last_write; /* how many writes were sent, and the name of the last one */
 	struct lease_sent limbo[LEASE_LIMBO]; /* the writes whose outcome is unknown, oldest first */
 	int limbo_len;

@@ -60,9 +60,10 @@ static nsec standby_wait(const struct lease *l)
 	case SIGHT_EMPTIED:
 		return l->seen.duration;
 	case SIGHT_HELD:
-		/* A write of ours may land long after we gave it up: a create, once a person has deleted the record of
-		 * another holder. That holder may still be in its term. So only our last known write needs no wait. */
-		if (l->seen.mine && l->seen.write == l->own_write)
+		/* A write of ours may land long after we gave it up, or a second time: a create, once a person has
+		 * deleted the record of another holder. That holder may still be in its term. So only what our last
+		 * known write made needs no wait, as long as nothing else is seen. */
+		if (l->seen.mine && l->own)
 			return 0;
 		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
 	case SIGHT_FOREIGN:

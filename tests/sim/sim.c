@@ -7,18 +7,31 @@
 #include <string.h>
 
 const char *const fault_names[FAULTS] = {
-	"delay",       "lost request",
-	"lost reply",  "late write",
-	"duplicate",   "pause",
-	"suspend",     "crash",
-	"resign",      "reload",
-	"configure",   "shutdown",
-	"slow script", "not reaped",
-	"deleted",     "emptied",
-	"edited",      "partition",
-	"cloned",      "fell back",
-	"noise",       "asked to hand over",
-	"unwilling",   "priority",
+	"delay",
+	"lost request",
+	"lost reply",
+	"late write",
+	"duplicate",
+	"pause",
+	"suspend",
+	"crash",
+	"resign",
+	"reload",
+	"configure",
+	"shutdown",
+	"slow script",
+	"not reaped",
+	"deleted",
+	"landed again",
+	"emptied",
+	"edited",
+	"partition",
+	"cloned",
+	"fell back",
+	"noise",
+	"asked to hand over",
+	"unwilling",
+	"priority",
 };
 
 /* ---- chance ---- */
@@ -497,6 +510,14 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 	n->open_writing = true;
 	n->noticed = false;
 	h.at = w->now + instant_until(a->by, now) + MS;
+	if (a->write == LEASE_ACQUIRE && !h.expected) {
+		struct happening *c = &w->created[w->creations++ % CREATED];
+		*c = h;
+		c->kind = ARRIVE;
+		c->node = i;
+		c->life = n->life;
+		c->reply_lost = true;
+	}
 	send_request(w, i, h);
 }
 
@@ -856,6 +877,30 @@ static bool all_have_looked(const struct world *w)
 	return true;
 }
 
+/* Whoever has seen no other record since a write takes the same record for the same, and counts its wait from then. */
+static bool somebody_sees(const struct world *w, uint64_t write)
+{
+	for (int i = 0; i < w->nodes; i++)
+		if (w->node[i].up && w->node[i].saw.kind == SIGHT_HELD && w->node[i].saw.write == write)
+			return true;
+	return false;
+}
+
+/* Nothing tells a create from one that the network, or another endpoint of the store, has delivered before. Once the
+ * record has been deleted, it makes one of who may have given up long ago. */
+static void land_again(struct world *w)
+{
+	if (!w->creations || chance(w, 40))
+		return;
+	struct happening h = w->created[draw(w) % (w->creations < CREATED ? w->creations : CREATED)];
+
+	if (somebody_sees(w, h.content.write))
+		return;
+	count(w, FAULT_LANDED_AGAIN);
+	h.at = w->now + travel(w, &w->node[h.node]);
+	push(w, h);
+}
+
 static void harm_record(struct world *w, enum fault f)
 {
 	if (f == FAULT_DELETED && (w->rolling || w->falls_back || !all_have_looked(w)))
@@ -869,6 +914,7 @@ static void harm_record(struct world *w, enum fault f)
 		w->store = (struct content){ 0 };
 		w->acknowledged = (struct saved){ 0 };
 		w->closed_until = w->now + 20 * SEC;
+		land_again(w);
 	}
 	if (f == FAULT_EMPTIED)
 		w->store.holder = 0;

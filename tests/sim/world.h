@@ -150,6 +150,7 @@ struct note { /* a write of N */
 	bool foreign;
 };
 
+#define CREATED 4
 struct world {
 	uint64_t random, order, versions, lives, writes;
 	nsec now;
@@ -173,6 +174,8 @@ struct world {
 	uint64_t last_leader;
 	nsec last_act, closed_until; /* closed: no process starts */
 	unsigned deletions;
+	struct happening created[CREATED]; /* the last creates that were sent */
+	unsigned creations;
 	bool trace, rolling, slewing;
 	/* The record N (sim_next.c). nexts: this world has one. */
 	bool nexts, noisy;

@@ -676,6 +676,55 @@ static void met_rules(void)
 	ok(a.set & LEASE_DO_START, "a create that conflicted with itself, delivered twice, leads");
 }
 
+/* It resigned before its first renewal, so its create is its last known write. The release's answer was lost. */
+static uint64_t release_into_doubt(enum lease_reason reason)
+{
+	lead();
+	uint64_t create = writes;
+	step(0.2, (struct lease_event){ .kind = LEASE_EV_END, .reason = reason });
+	step(0.3, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	write_done(0.4, OUTCOME_UNKNOWN, 0.3);
+	return create;
+}
+
+/* The same write, as it is in the store once more: in another version, which a person's deletion made possible. */
+static struct lease_sight again(uint64_t write)
+{
+	struct lease_sight s = ours(write);
+
+	s.id += 1000000;
+	return s;
+}
+
+/* A create of ours reaches the store a second time, once a person has deleted the record of somebody who leads. */
+static void twice_rules(void)
+{
+	uint64_t create = release_into_doubt(LEASE_RESIGNED);
+	read_done(0.5, held(10, 15 * SEC));
+	ok(lease_phase(l) == PHASE_FOLLOWING, "who reads that another one leads has released");
+	see(1, again(create));
+	ok(!(a.set & (LEASE_DO_START | LEASE_DO_WRITE)) && lease_wait(l, at(1)) > 14 * SEC,
+	   "its create that lands again then is waited out like a stranger's");
+	release_into_doubt(LEASE_RESIGNED);
+	read_done(0.5, absent);
+	see(1, again(writes - 1));
+	ok(!(a.set & LEASE_DO_WRITE), "so it is where only the absence was seen");
+
+	static const enum lease_reason reasons[] = { LEASE_RESIGNED, LEASE_RELOAD };
+	for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+		create = release_into_doubt(reasons[i]);
+		ok(lease_phase(l) == (i ? PHASE_NEXT : PHASE_RELEASING) && (a.set & LEASE_DO_READ), "%s",
+		   i ? "the next term is in doubt" : "a release is in doubt");
+		read_done(0.5, again(create));
+		ok(lease_phase(l) == PHASE_FOLLOWING && !(a.set & LEASE_DO_WRITE),
+		   "and the record is by an early write, which may have replaced another's: it is left to expire");
+		create = release_into_doubt(reasons[i]);
+		read_done(0.5, ours(create));
+		ok((a.set & LEASE_DO_WRITE) && a.write == (i ? LEASE_NEXT_TERM : LEASE_RELEASE),
+		   "if nothing has changed, it is tried again");
+	}
+}
+
 int main(void)
 {
 	l = calloc(1, lease_size());
@@ -688,6 +737,7 @@ int main(void)
 	moved_rules();
 	standby_rules();
 	met_rules();
+	twice_rules();
 	hold_back_rules();
 	leader_rules();
 	refusal_rules();
