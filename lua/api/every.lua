@@ -28,7 +28,8 @@ return function(rest, monotonic)
 	-- spawn(f, ...) starts the task.
 	return function(spawn, seconds, f, options)
 		if type(seconds) ~= "number" or seconds <= 0 or seconds == math.huge or seconds ~= seconds then
-			error(("every: expected a number of seconds above 0, found %s"):format(tostring(seconds)), 2)
+			error(("every: expected a number of seconds above 0, found %s%s"):format(type(seconds) == "string" and "the text " or "",
+				type(seconds) == "string" and ("%q (tonumber makes a number of it)"):format(seconds) or tostring(seconds)), 2)
 		end
 		if type(f) ~= "function" then
 			error(("every: expected a function to call, found a %s"):format(type(f)), 2)

@@ -6,7 +6,9 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SHOWN 12 /* elections of one elector that --list shows */
 
@@ -142,14 +144,19 @@ static void show_answer(const json_t *answer, bool as_json)
 	command_lines(stdout, text_of(answer, "message"));
 }
 
-static void show_elector(const json_t *answer, const char *path)
+/* foreign: it is another user's, whose name is said. */
+static void show_elector(const json_t *answer, const char *path, bool foreign)
 {
 	const char *script = text_of(answer, "script"), *command = text_of(answer, "command");
 	const json_t *crontabs = json_object_get(answer, "cron"), *file;
 	struct buf b = { 0 };
+	char user[64] = "";
+	struct stat st;
 	size_t i;
 
-	buf_printf(&b, "pid %" PRId64 "  %s\n  %s", number_of(answer, "pid"), path,
+	if (foreign && stat(path, &st) == 0)
+		ctl_user_name(st.st_uid, user, sizeof user);
+	buf_printf(&b, "pid %" PRId64 "  %s%s%s\n  %s", number_of(answer, "pid"), path, *user ? "  user " : "", user,
 	           crontabs   ? "cron"
 	           : *command ? "exec "
 	                      : "run ");
@@ -183,13 +190,18 @@ static int ctl_list(const struct options *o)
 			json_object_set_new(answer, "control", json_string(l.path[i]));
 			show_answer(answer, true);
 		} else {
-			show_elector(answer, l.path[i]);
+			show_elector(answer, l.path[i], i >= l.own);
 			show_elections(answer, "  ", SHOWN);
 		}
 		json_decref(answer);
 	}
 	ctl_sockets_fini(&l);
-	return shown ? EXIT_DONE : command_fail(COMMAND_CTL, EXIT_FAILED_SCRIPT, "no elector of this user is running");
+	if (shown)
+		return EXIT_DONE;
+	char *nobody = ctl_nobody("elector");
+	int status = command_fail(COMMAND_CTL, EXIT_FAILED_SCRIPT, "%s", nobody);
+	free(nobody);
+	return status;
 }
 
 /* ---- the command ---- */

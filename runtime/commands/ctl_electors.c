@@ -7,12 +7,17 @@
 #include "serve/ask.h"
 #include "serve/listener.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define ANSWER_S 10
 /* An answer to handover comes when it is known who leads: when the script has stopped, which the elector waits for at
@@ -89,8 +94,18 @@ static bool is_socket_name(const char *name)
 	return len > 5 && strcmp(name + len - 5, ".sock") == 0;
 }
 
-/* What a killed elector left there is removed: by the name's pattern and the refused connection it is nobody's. */
-static void list_sockets_in(struct ctl_sockets *l, const char *dir)
+static bool is_listed(const struct ctl_sockets *l, const char *path)
+{
+	for (size_t i = 0; i < l->len; i++)
+		if (strcmp(l->path[i], path) == 0)
+			return true;
+	return false;
+}
+
+/* What a killed elector left there is removed: by the name's pattern and the refused connection it is nobody's. In
+ * another user's directory nothing is removed, since that user may put anything in its place, and only that user's own
+ * sockets are asked. */
+static void list_sockets_in(struct ctl_sockets *l, const char *dir, uid_t owner)
 {
 	DIR *d = opendir(dir);
 	struct dirent *entry;
@@ -100,13 +115,83 @@ static void list_sockets_in(struct ctl_sockets *l, const char *dir)
 		if (!is_socket_name(entry->d_name))
 			continue;
 		char *path = mem_printf("%s/%s", dir, entry->d_name);
-		if (listener_remove_stale(path) == 0)
+		struct stat st;
+		bool listed = owner == geteuid()
+		                      ? listener_remove_stale(path) < 0
+		                      : lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_uid == owner;
+		if (!listed || is_listed(l, path))
 			free(path);
 		else
 			l->path[l->len++] = path;
 	}
 	if (d)
 		closedir(d);
+}
+
+/* Whether the kernel's line of a socket is of an elector: ".../ctl/NUMBER...", ".../lunarch/..." or
+ * ".../lunarch-UID/...". Cuts it to the directory. */
+static bool is_electors_dir(char *path)
+{
+	char *file = *path == '/' ? strrchr(path, '/') : NULL;
+
+	if (!file || !isdigit((unsigned char)file[1]))
+		return false;
+	*file = '\0';
+	const char *dir = strrchr(path, '/');
+	return dir && (strcmp(dir, "/ctl") == 0 || strcmp(dir, "/lunarch") == 0 || strncmp(dir, "/lunarch-", 9) == 0);
+}
+
+/* Calls seen for each directory where electors of other users listen: the kernel lists all sockets of this network
+ * namespace by their paths (proc(5), /proc/net/unix), wherever they are. */
+static void each_foreign_dir(void (*seen)(void *arg, const char *dir, uid_t owner), void *arg)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	char line[PATH_MAX + 128];
+	struct stat st;
+
+	while (f && fgets(line, sizeof line, f)) {
+		char *path = strchr(line, '/');
+		line[strcspn(line, "\n")] = '\0';
+		if (path && is_electors_dir(path) && lstat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+		    st.st_uid != geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+			seen(arg, path, st.st_uid);
+	}
+	if (f)
+		fclose(f);
+}
+
+static void list_foreign(void *arg, const char *dir, uid_t owner)
+{
+	list_sockets_in(arg, dir, owner);
+}
+
+static void note_owner(void *arg, const char *dir, uid_t owner)
+{
+	(void)dir;
+	*(uid_t *)arg = owner;
+}
+
+void ctl_user_name(uid_t user, char *out, size_t size)
+{
+	const struct passwd *pw = getpwuid(user);
+
+	if (pw)
+		snprintf(out, size, "%s", pw->pw_name);
+	else
+		snprintf(out, size, "%u", (unsigned)user);
+}
+
+char *ctl_nobody(const char *what)
+{
+	uid_t other = geteuid();
+	char name[64];
+
+	if (geteuid() != 0)
+		each_foreign_dir(note_owner, &other);
+	if (other == geteuid())
+		return mem_printf("no %s of %s is running", what, geteuid() == 0 ? "any user" : "this user");
+	ctl_user_name(other, name, sizeof name);
+	return mem_printf("no %s of this user is running, but one of user %s is: ask as that user or as root", what, name);
 }
 
 int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err *err)
@@ -118,10 +203,13 @@ int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err 
 	for (int place = 0; place < CONTROL_DIRS; place++) {
 		bool first = place == 0;
 		if (control_dir(state_dir, place, false, dir, sizeof dir, first ? err : &other) == 0)
-			list_sockets_in(l, dir);
+			list_sockets_in(l, dir, geteuid());
 		else if (first && *state_dir)
 			return -1;
 	}
+	l->own = l->len;
+	if (geteuid() == 0 && !*state_dir)
+		each_foreign_dir(list_foreign, l);
 	return 0;
 }
 
@@ -216,9 +304,11 @@ static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets
 {
 	const char *what = choice->script ? choice->script : choice->lock;
 	size_t count = 0;
+	bool foreign = false; /* none of ours fits: those of other users count, too */
 
-	for (size_t i = 0; i < l->len; i++) {
+	for (size_t i = 0; i < l->len && (i < l->own || count == 0 || foreign); i++) {
 		char *election;
+		foreign |= i >= l->own && count == 0;
 		if (choice_fits(choice, l->path[i], &election) && count++ == 0) {
 			e->path = mem_dup(l->path[i]);
 			e->election = election;
@@ -234,9 +324,11 @@ static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets
 			"%zu electors are running%s%s: choose one with %s%s--control PATH (`lunarch ctl --list` shows them)",
 			count, what ? " with " : "", what ? what : "", what || choice->cron ? "" : "SCRIPT.lua, ",
 			what ? "" : "--lock URL or ");
-	return err_set(err, ERR_UNREACHABLE, "no %s of this user is running%s%s%s%s",
-	               choice->cron ? "`lunarch cron`" : "elector", choice->cron ? " on this machine" : "",
-	               what ? " with " : "", what ? what : "", what ? ": `lunarch ctl --list`" : "");
+	char *nobody = ctl_nobody(choice->cron ? "`lunarch cron`" : "elector");
+	err_set(err, ERR_UNREACHABLE, "%s%s%s%s%s", nobody, choice->cron ? " on this machine" : "",
+	        what ? "; asked for: " : "", what ? what : "", what ? ": `lunarch ctl --list`" : "");
+	free(nobody);
+	return -1;
 }
 
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err)

@@ -1,4 +1,4 @@
-/* The electors of this user that run on this machine: which there are, which one is meant, and how it is asked.
+/* The electors of this user, for root of every user, that run on this machine: which there are, which one is meant, and how it is asked.
  * Not what their answers mean.
  * Used by ctl. */
 #ifndef LUNARCH_CTL_ELECTORS_H
@@ -7,6 +7,7 @@
 #include "runner/options.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct json_t;
 
@@ -23,13 +24,19 @@ struct ctl_request {
  * ERR_CANCELLED; ERR_TIMEOUT if another try may succeed. Blocks. */
 struct json_t *ctl_ask(const char *path, const struct ctl_request *r, struct err *err);
 
-/* The sockets at which somebody listens, in all places where this user's electors have them. */
+/* The sockets at which somebody listens, in all places where this user's electors have them; for root, unless a state
+ * directory is given, then those of other users, from `own` on. */
 struct ctl_sockets {
 	char *path[256];
-	size_t len;
+	size_t len, own;
 };
 int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err *err);
 void ctl_sockets_fini(struct ctl_sockets *l);
+
+/* "no elector of this user is running", and whose is, if that is known. The caller frees it. */
+char *ctl_nobody(const char *what);
+/* The name, or the number of who has none. */
+void ctl_user_name(uid_t user, char *out, size_t size);
 
 /* Who is to be asked. */
 struct ctl_elector {

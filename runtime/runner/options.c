@@ -488,8 +488,21 @@ static int take_option(struct options *o, char **argv, int *at, struct err *err)
 	return take_value(o, which, value, argv, at, err);
 }
 
+/* A URL where a script is expected. It may hold a password, so only its beginning is shown. */
+static int lock_as_word(const struct options *o, const char *word, struct err *err)
+{
+	int scheme = (int)strcspn(word, ":");
+
+	return err_set(err, ERR_USAGE,
+	               "%.*s://... is the URL of a lock, where a script is expected: name the lock by its option, as in "
+	               "`lunarch %s %s%s--lock %.*s://...`",
+	               scheme, word, command_names[o->command], o->command == COMMAND_CTL && o->words ? o->word[0] : "",
+	               o->command == COMMAND_CTL && o->words ? " " : "", scheme, word);
+}
+
 static int take_word(struct options *o, const char *word, struct err *err)
 {
+	bool takes_url = o->command == COMMAND_LIST || !belongs(OPTION_LOCK, o->command);
 	int most = o->command == COMMAND_TEST || o->command == COMMAND_CRON ? OPTION_WORDS
 	           : o->command == COMMAND_CTL                              ? 3
 	                                                                    : 2;
@@ -497,6 +510,8 @@ static int take_word(struct options *o, const char *word, struct err *err)
 	if (o->words == most)
 		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,
 		               o->command == COMMAND_RUN ? ": the script's own arguments follow --" : "");
+	if (!takes_url && strstr(word, "://"))
+		return lock_as_word(o, word, err);
 	o->word[o->words++] = word;
 	return 0;
 }

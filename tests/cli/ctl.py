@@ -421,7 +421,40 @@ def test_systemd_exec() -> None:
     s.close()
 
 
+def test_other_user() -> None:
+    """The unit's user is another than who is on call."""
+    home = TMP + "/nobody"
+    os.mkdir(home)
+    os.chown(home, 65534, 65534)
+    os.chmod(TMP, 0o755)
+    lower = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    c = Candidate("--state-dir", home, "--lock", home + "/lock", "-e", "return {on_leading = function() end}", prefix=lower)
+    c.event("became_leader")
+    listed = run("ctl", "--list").stdout
+    ok(f"{home}/ctl/" in listed and "  user nobody\n" in listed, "root's --list has another user's elector, with the user", listed)
+    check(run("ctl", "why"), 0, "leads", what="root's `ctl why` finds it where root has none of its own")
+    mine = Candidate("--lock", TMP + "/lock-mine", SCRIPT)
+    mine.event("became_leader")
+    check(run("ctl", "status"), 0, "lock-mine", what="... and takes its own where it has one")
+    check(run("ctl", "--lock", home + "/lock", "status"), 0, home, what="... unless another is chosen")
+    mine.stop()
+    r = subprocess.run(
+        ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "--", LUNARCH, "ctl", "why"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=CLEAN,
+    )
+    check(r, 69, "no elector of this user is running", what="who is neither is told that none of theirs runs")
+    check(run("ctl", "why", "etcd://u:secret@h/x"), 2, "--lock etcd://...", what="a URL where a script is expected")
+    r = run("status", "etcd://u:secret@h/x")
+    check(r, 2, "`lunarch status --lock etcd://...`", what="... as `status` says")
+    ok("secret" not in r.stdout + r.stderr, "... without the URL's password", r.stderr)
+    c.stop()
+
+
 test_nobody()
+test_other_user()
 test_protocol(*test_one())
 test_places()
 test_containers()
