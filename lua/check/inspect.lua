@@ -1,6 +1,7 @@
 -- inspect(text, chunk, known, is_lock): finds mistakes in a script without running it, as a list of { line, kind, text }.
 -- kind "problem": the script fails at that line; "note": a warning. known: the set of globals that a script finds.
--- is_lock: it is a lock file, which runs in a driver and has no term.
+-- is_lock: it is a lock file, which runs in a driver and has no term. missing(module): what is wrong where that module is not
+-- installed, else nil.
 -- It reads the compiled chunk, as string.dump writes it for Lua 5.4 (ldump.c, lopcodes.h): the source text would leave doubts.
 
 local use = ...
@@ -189,7 +190,13 @@ local function forgotten(text, add)
 	end
 end
 
-return function(text, chunk, known, is_lock)
+-- What of the API and of the library is in a package of its own, by its module (natives.module).
+local in_modules = {
+	http = "http", ["lunarch.http"] = "http", ["lunarch.aws"] = "http", ["lunarch.kube"] = "http", ["lunarch.hash"] = "hash", ["lunarch.mysql"] = "mysql",
+}
+
+return function(text, chunk, known, is_lock, missing)
+	local needs = in_modules
 	local f, err = load(text:gsub("^\239\187\191", ""):gsub("^#[^\n]*", ""), chunk, "t")
 	if not f then
 		return nil, err
@@ -205,6 +212,8 @@ return function(text, chunk, known, is_lock)
 
 	local function nothing() end
 	local foreign = 0 -- how many modules outside the library it requires: these may define globals
+	local declared = {} -- globals that the script itself assigns while it loads, outside of its functions
+	walk(functions[1], nothing, function(name) declared[name] = true end, nothing)
 	for _, one in ipairs(functions) do
 		walk(one, function(name) foreign = foreign + (name == "require" and 1 or 0) end, function(name) own[name] = true end, nothing)
 		requirements(one, function(name, line)
@@ -218,6 +227,13 @@ return function(text, chunk, known, is_lock)
 		end)
 	end
 	local requires = foreign > 0
+	local function need(name, line) -- once for each module
+		local wrong = needs[name] and missing(needs[name])
+		if wrong then
+			add(line, "problem", ("%s: %s"):format(name, wrong))
+			needs = setmetatable({ [name] = false }, { __index = needs })
+		end
+	end
 	local candidates = setmetatable({}, { __index = known })
 	for name in pairs(known) do
 		candidates[name] = true
@@ -231,13 +247,23 @@ return function(text, chunk, known, is_lock)
 				add(line, requires and "note" or "problem", ("undefined global '%s'%s%s"):format(name, (suggest(name, candidates)),
 					requires and ", unless a module defines it" or ""))
 			end
-		end, nothing, function(global, name, line)
+			need(name, line)
+		end, function(name, line)
+			if name and not known[name] and not declared[name] then
+				add(line, "note", ("assignment to the undeclared global '%s'%s: an error once the script has loaded; make it local, or declare it at the top")
+					:format(name, (suggest(name, known))))
+			end
+		end, function(global, name, line)
 			local call = global .. "." .. name
+			need(call, line)
 			local why = is_lock and blocking_driver[call] or blocking[call]
 			if why then
 				add(line, "note", ("%s.%s %s"):format(global, name, why))
 			end
 		end)
+	end
+	for _, one in ipairs(functions) do
+		requirements(one, need)
 	end
 	forgotten(text, add)
 	table.sort(found, function(a, b) return a.line < b.line or a.line == b.line and a.text < b.text end)

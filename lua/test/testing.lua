@@ -93,6 +93,7 @@ end
 
 return function(natives)
 	local sim = { last_leader = false } -- the class of simulate's result
+	local said = {} -- the log of the simulation that runs
 	sim.__index = unknown("sim", sim)
 	local current        -- the one open simulation: a process has only one clock and one log
 	local directory = "."
@@ -197,6 +198,7 @@ return function(natives)
 		end
 		-- answered: the name of the stub that each call had
 		local self = setmetatable({ stubs = {}, made = {}, answered = {}, log_lines = {}, errors_seen = 0, names = names }, sim)
+		said = self.log_lines
 		local kept, err = natives.open(script, nodes, options.seed or 1, self.log_lines)
 		if not kept then
 			error(err, 2)
@@ -228,6 +230,17 @@ return function(natives)
 
 	-- Returns f's result, and the seconds that it took. Its errors have the line that called the caller, which must not be left by a
 	-- tail call.
+	-- What most likely kept it from coming true.
+	local function last_error()
+		for i = #said, 1, -1 do
+			local line = said[i]
+			if line.level == "error" then
+				return ("; the last error was %s on %s: %s"):format(line.event, line.node, (line.message:gsub("\n.*", "")))
+			end
+		end
+		return ""
+	end
+
 	local function wait_until(f, limit, text)
 		local begin = natives.now()
 		while true do
@@ -236,7 +249,7 @@ return function(natives)
 				return value, natives.now() - begin
 			end
 			if natives.now() >= begin + limit - 1e-6 then -- 1e-6: the clock rounds
-				error(text:format(limit), 3)
+				error(text:format(limit) .. last_error(), 3)
 			end
 			local good, err = natives.run(begin + limit, true)
 			if not good then

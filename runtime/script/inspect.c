@@ -1,5 +1,6 @@
 #include "script/inspect.h"
 
+#include "base/module.h"
 #include "script/script.h"
 
 #include <lauxlib.h>
@@ -38,6 +39,18 @@ static void inspect_tell(lua_State *L, inspect_found *found, void *arg)
 	}
 }
 
+/* missing(module) -> the error of a module that is not installed, which names its package; else nil */
+static int inspect_missing(lua_State *L)
+{
+	const char *name = luaL_checkstring(L, 1);
+	struct err err;
+
+	if (module_installed(name) || module_open(name, &err))
+		return 0;
+	lua_pushstring(L, err.text);
+	return 1;
+}
+
 static void send_nothing(void *arg, const struct buf *m)
 {
 	(void)arg, (void)m;
@@ -61,7 +74,8 @@ void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, in
 	lua_pushliteral(L, "=script");
 	push_known(L, s->L, is_text);
 	lua_pushboolean(L, is_lock);
-	if (lua_pcall(L, 4, 1, 0) == LUA_OK && lua_istable(L, -1))
+	lua_pushcfunction(L, inspect_missing);
+	if (lua_pcall(L, 5, 1, 0) == LUA_OK && lua_istable(L, -1))
 		inspect_tell(L, found, arg);
 	lua_close(L);
 out:

@@ -492,7 +492,10 @@ static int handle_spawn(lua_State *L)
 	if (!h->term)
 		return sched_raise(L, TERM_ENDED);
 	luaL_checktype(L, 2, LUA_TFUNCTION);
-	return bind_spawn(L, h->term->cleaning ? &h->term->after : h->term->scope, lua_gettop(L) - 2);
+	if (h->term->cleaning)
+		return luaL_error(L, "term:spawn: the term is over, and on_stopped ends what it starts: call the function, "
+		                     "or `spawn` it and await it");
+	return bind_spawn(L, h->term->scope, lua_gettop(L) - 2);
 }
 
 static int handle_index(lua_State *L)

@@ -366,7 +366,25 @@ end }""",
         "3 problems",
         what="check: names that nobody defines, forgotten hooks, calls that hold everything up, each with its line",
     )
-    ok("'own'" not in r.stdout and "'arg'" not in r.stdout, "check: and nothing about those that are defined")
+    ok("'arg'" not in r.stdout, "check: and nothing about those that are defined")
+    ok(
+        "note       line 3: assignment to the undeclared global 'own'" in r.stdout,
+        "check: an assignment in a hook to a global that is declared nowhere",
+        r.stdout,
+    )
+    r = run("check", put("declared.lua", "own = 0\nreturn { on_leading = function() own = 1 print(own) end }"))
+    ok(r.returncode == 0 and "'own'" not in r.stdout, "check: ... and none to one that the script declares", r.stdout)
+    os.mkdir(path("bare"))
+    bare = path("bare") + "/lunarch"
+    shutil.copy(LUNARCH, bare)
+    r = subprocess.run(
+        [bare, "check", put("needs.lua", "return { on_leading = function()\n  http.get('http://h/')\nend }")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=CLEAN,
+    )
+    check(r, 1, "PROBLEM    line 2: http: ", "lunarch-http", what="check: a module that is not installed, with its package")
     many = put(
         "many.lua",
         "local t = { %s }\nreturn { on_leading = function() for i = 1, 2 do\n\n\nmissing(t, i) end end }"

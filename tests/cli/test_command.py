@@ -104,6 +104,18 @@ fails(
     r"unknown option 'exit'",
     "so is an unknown key in what it says",
 )
+write("raises.lua", "return { on_leading = function() end, may_lead = function() error('no disk') end }\n")
+fails(
+    "local sim = simulate { script = 'raises.lua' } sim:elect()",
+    r"sim:elect: nobody leads within 3600 s; the last error was \w+ on \w+: .*raises.lua:1: no disk",
+    "where nobody leads since a hook fails, the hook's error is named",
+)
+write("late.lua", "return { on_leading = function() end, on_stopped = function(term) term:spawn(print, 'late') end }\n")
+fails(
+    "local sim = simulate { script = 'late.lua' } sim:stop(sim:elect()) sim:run(5)",
+    r"late.lua:1: term:spawn: the term is over",
+    "term:spawn in on_stopped, which would end at once, is refused",
+)
 write("broken.lua", "return { on_laeding = function() end }\n")
 fails(
     "simulate { script = 'broken.lua' }",
