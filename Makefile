@@ -159,11 +159,34 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
-LEASE_SRC := runtime/lease/lease.c runtime/lease/lease_times.c runtime/lease/lease_waits.c
-$(BUILD)/sim: tests/sim/sim.c tests/sim/sim_next.c tests/sim/main.c tests/sim/sim.h tests/sim/world.h $(LEASE_SRC) runtime/lease/lease.h runtime/lease/lease_internal.h runtime/lease/successor.c runtime/lease/successor.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
+SIM_SRC := $(patsubst %,tests/sim/%.c,sim sim_next main) $(patsubst %,runtime/lease/%.c,lease lease_times lease_waits successor) runtime/locks/lock_failover.c $(patsubst %,runtime/base/%.c,clock err)
+$(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.h,lease lease_internal successor) runtime/locks/lock_failover.h
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(filter %.c,$^)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(SIM_SRC)
+
+# Programs that have every mutant of their sources in them (tests/sim/mutants.py, which writes those sources, says which these are in
+# MUTATED, and asks for the programs). What has no mutant is the plain program's.
+M := $(BUILD)/mutants
+MUTATED_OBJ = $(MUTATED:%=$(M)/obj/%.o) $(M)/obj/chosen.o
+M_CFLAGS = $(ALL_CFLAGS) -w -Itests/lib -Itests/sim '-DPATIENCE_S=5.'
+$(M)/obj/%.o: $(M)/src/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(M_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(M)/obj/chosen.o: tests/lib/mutant_chosen.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(M_CFLAGS) -c -o $@ $<
+
+$(M)/tests/%: tests/unit/%.c tests/lib/tap.h $(MUTATED_OBJ) $(LIBOBJ) $(BUILD)/modules.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(filter-out $(M)/obj/tests/%,$(MUTATED_OBJ)) $(BUILD)/modules.a $(filter-out $(MUTATED:runtime/%=$(BUILD)/obj/%.o),$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)
+
+$(M)/sim: $(SIM_SRC) $(MUTATED_OBJ)
+	$(Q)$(CC) $(M_CFLAGS) -o $@ $(filter-out $(MUTATED:%=%.c),$(SIM_SRC)) $(filter $(SIM_SRC:%.c=$(M)/obj/%.o),$(MUTATED_OBJ)) $(M)/obj/chosen.o
+
+$(M)/lua/%/program: $(M)/lua/%/prelude.c $(LIBOBJ) $(BUILD)/modules.a
+	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $(LUA_TEST) $< $(BUILD)/modules.a $(filter-out $(BUILD)/obj/prelude.o,$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)
 
 # The conformance program (tests/locks/conform): beside the program, so that it finds the modules.
 $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/conform.h $(LIBOBJ)
@@ -185,7 +208,7 @@ GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/sequences/sequences.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py tests/failures/*.py))
 # The protocol as a model for spin: its states, its mutants, and its runs replayed against lease.c.
 MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
-MUTANTS := mutants:1/4 mutants:2/4 mutants:3/4 mutants:4/4
+MUTANTS := mutants:tests/sim/mutants.py
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
 # runs nothing of ours; and without what is about a browser and other languages.
@@ -510,6 +533,6 @@ help:
 clean:
 	rm -rf $(BUILD) compile_commands.json
 
--include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d)
+-include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d $(M)/obj/*/*/*.d $(M)/obj/*/*/*/*.d)
 
 .PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE

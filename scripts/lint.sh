@@ -26,6 +26,8 @@ for example in examples/[a-z]*.lua; do
   grep -qF "$name.lua" tests/examples/*.py || { echo "$example: nothing in tests/examples runs it"; exit 1; }
 done
 shellcheck scripts/*.sh tests/lib/*.sh .ci/run
+# What each mutant changes is there, once.
+tests/sim/mutants.py --check
 # What the order of the tests names is in their queue.
 make --silent --no-print-directory test-entries >build/lint/entries
 unknown=$(sed -nE 's/^(first|alone) +([^ ]+).*/\2/p' tests/lib/queue.txt | grep -vxFf build/lint/entries || true)

@@ -155,6 +155,11 @@ void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code c
 	op_end(op, &r);
 }
 
+static enum lock_outcome without_answer(const struct lock_op *op)
+{
+	return op->writing && op->sent ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
 void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = LOCK_FAILED };
@@ -166,8 +171,7 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 	va_start(ap, fmt);
 	op_explain(op, &r, code, fmt, ap);
 	va_end(ap);
-	if (op->writing && op->sent)
-		r.outcome = LOCK_UNKNOWN;
+	r.outcome = without_answer(op);
 	op_end(op, &r);
 }
 

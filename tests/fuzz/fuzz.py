@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
 
-from mutants import mutants  # noqa: E402
+from mutants import blocks  # noqa: E402
 from tap import done, ok  # noqa: E402
 
 BUILD = os.path.join(ROOT, "build", "fuzz")
@@ -156,7 +156,7 @@ def plant(only: list[str]) -> None:
     directory = os.path.join(BUILD, "planted")
     os.makedirs(directory, exist_ok=True)
     planted = set()
-    for target, what, source, text, replacement in mutants(os.path.join(HERE, "planted.txt")):
+    for target, what, source, text, replacement in blocks(os.path.join(HERE, "planted.txt")):
         planted.add(target)
         if only and target not in only:
             continue

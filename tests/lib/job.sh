@@ -15,7 +15,7 @@ set -- "$program"
 case $suite in
   plain) ;;
   sim) set -- "$program" --seeds "${SEEDS:-20000}" ;;
-  mutants) set -- tests/sim/mutants.py --part "$program" ;;
+  mutants) set -- nice "$program" ;;
   # The sanitizers make a race of candidates ten times as slow, so it has fewer rounds.
   asan) export RACE=100 LUNARCH="$PWD/build/asan/lunarch" ;;
   # On a disk: what is in memory is written without a thread (runtime/locks/file/lock_file.c). What a race is, any process of the test

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
 
 import tap
-from mutants import mutants
+from mutants import broken, mutants
 from spin import ROOT, trace
 
 SEEDS = range(1, 26)
@@ -64,17 +64,15 @@ def random_runs(options: str, mutant: int = 0) -> str:
 
 
 def break_lease(room: str, text: str) -> None:
-    paths = {os.path.basename(path): path for path in LEASE}
-    rules = {name: (source.split()[0], old, new) for name, _, source, old, new in mutants()}
+    rules = {mutant.name: mutant for mutant in mutants()}
     for name in OF_LEASE:
-        source, old, new = rules[name]
-        with open(paths[source]) as f:
-            whole = f.read()
+        source = os.path.basename(rules[name].path)
         changed = os.path.join(room, source)
         with open(changed, "w") as f:
-            f.write(whole.replace(old, new))
-        same, said = replay(build(room, [changed, *(path for path in LEASE if path != paths[source])]), text)
-        tap.ok(whole.count(old) == 1 and not same, f"{source} changed ({name}) is noticed: {said}")
+            f.write(broken(rules[name]))
+        others = [path for path in LEASE if os.path.basename(path) != source]
+        same, said = replay(build(room, [changed, *others]), text)
+        tap.ok(not same, f"{source} changed ({name}) is noticed: {said}")
 
 
 def main() -> None:
