@@ -35,6 +35,7 @@ static struct {
 	enum sink_kind kind;
 	int fd;
 	bool terminal, colour;
+	bool journal;    /* stderr is the journal, which has its own times, and reads priorities (sd-daemon(3)) */
 	bool torn;       /* only a part of the last line was written: the next one begins with a newline */
 	size_t line_max; /* PIPE_BUF for pipes: longer lines would mix with those of other writers */
 	uint64_t dropped, said;
@@ -138,6 +139,17 @@ static bool want_colour(void)
 	return sink.terminal && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
+/* JOURNAL_STREAM names the journal's stream by device and inode. It is inherited by whoever has another stderr, too. */
+static bool is_journal(const struct stat *st)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	uintmax_t device, inode;
+	char more;
+
+	return stream && sscanf(stream, "%ju:%ju%c", &device, &inode, &more) == 2 && device == st->st_dev &&
+	       inode == st->st_ino;
+}
+
 void log_init(enum log_format format, enum log_level least)
 {
 	struct stat st;
@@ -149,6 +161,7 @@ void log_init(enum log_format format, enum log_level least)
 	survive_sigpipe();
 	if (fstat(STDERR_FILENO, &st) < 0)
 		return;
+	sink.journal = is_journal(&st);
 	if (S_ISSOCK(st.st_mode))
 		sink.kind = SINK_SOCKET;
 	else if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
@@ -289,11 +302,17 @@ static void text_line(struct buf *b, const struct log_line *l)
 {
 	struct log_about about = about_to_show(l->about);
 	static const char *const words[] = { "DEBUG", "INFO ", "WARN ", "ERROR" };
+	static const int priorities[] = { 7, 6, 4, 3 }; /* of syslog(3) */
 	static const char *const colours[] = { "\033[2m", "\033[32m", "\033[33m", "\033[31m" };
 	const char *on = sink.colour ? colours[l->level] : "", *off = sink.colour ? "\033[0m" : "";
 
-	add_time(b, l->wall_us, sink.terminal ? "%H:%M:%S" : "%F %T", false);
-	buf_printf(b, ".%03d %s%s%s ", (int)(l->wall_us / 1000 % 1000), on, words[l->level], off);
+	if (sink.journal) {
+		buf_printf(b, "<%d>", priorities[l->level]);
+	} else {
+		add_time(b, l->wall_us, sink.terminal ? "%H:%M:%S" : "%F %T", false);
+		buf_printf(b, ".%03d ", (int)(l->wall_us / 1000 % 1000));
+	}
+	buf_printf(b, "%s%s%s ", on, words[l->level], off);
 	if (about.lock) {
 		buf_adds(b, "lock=");
 		buf_plain(b, about.lock);

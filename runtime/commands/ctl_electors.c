@@ -116,9 +116,8 @@ static void list_sockets_in(struct ctl_sockets *l, const char *dir, uid_t owner)
 			continue;
 		char *path = mem_printf("%s/%s", dir, entry->d_name);
 		struct stat st;
-		bool listed = owner == geteuid()
-		                      ? listener_remove_stale(path) < 0
-		                      : lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_uid == owner;
+		bool listed = owner == geteuid() ? listener_remove_stale(path) < 0
+		                                 : lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_uid == owner;
 		if (!listed || is_listed(l, path))
 			free(path);
 		else
@@ -191,7 +190,8 @@ char *ctl_nobody(const char *what)
 	if (other == geteuid())
 		return mem_printf("no %s of %s is running", what, geteuid() == 0 ? "any user" : "this user");
 	ctl_user_name(other, name, sizeof name);
-	return mem_printf("no %s of this user is running, but one of user %s is: ask as that user or as root", what, name);
+	return mem_printf("no %s of this user is running, but one of user %s is: ask as that user or as root", what,
+	                  name);
 }
 
 int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err *err)

@@ -1,6 +1,5 @@
-/* The electors of this user, for root of every user, that run on this machine: which there are, which one is meant, and how it is asked.
- * Not what their answers mean.
- * Used by ctl. */
+/* The electors of this user, for root of every user, that run on this machine: which there are, which one is meant, and
+ * how it is asked. Not what their answers mean. Used by ctl. */
 #ifndef LUNARCH_CTL_ELECTORS_H
 #define LUNARCH_CTL_ELECTORS_H
 

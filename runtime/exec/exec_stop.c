@@ -43,7 +43,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	}
 	x->asked = signal;
 	x->asked_at = clock_now();
-	sd_notify_send("STOPPING=1");
+	sd_notify_stopping(x->shutdown_grace + x->times.lease);
 	if (x->stage == STAGE_NONE || (x->stage != STAGE_TERM && x->hooks.state == TERM_NONE)) {
 		exec_leave(x, exec_leaving_status(x), LEASE_SHUTDOWN);
 		return;

@@ -493,11 +493,12 @@ static int lock_as_word(const struct options *o, const char *word, struct err *e
 {
 	int scheme = (int)strcspn(word, ":");
 
-	return err_set(err, ERR_USAGE,
-	               "%.*s://... is the URL of a lock, where a script is expected: name the lock by its option, as in "
-	               "`lunarch %s %s%s--lock %.*s://...`",
-	               scheme, word, command_names[o->command], o->command == COMMAND_CTL && o->words ? o->word[0] : "",
-	               o->command == COMMAND_CTL && o->words ? " " : "", scheme, word);
+	return err_set(
+		err, ERR_USAGE,
+		"%.*s://... is the URL of a lock, where a script is expected: name the lock by its option, as in "
+		"`lunarch %s %s%s--lock %.*s://...`",
+		scheme, word, command_names[o->command], o->command == COMMAND_CTL && o->words ? o->word[0] : "",
+		o->command == COMMAND_CTL && o->words ? " " : "", scheme, word);
 }
 
 static int take_word(struct options *o, const char *word, struct err *err)

@@ -28,6 +28,8 @@ void run_tell_systemd(struct run *r)
 
 	for (uint32_t i = 0; i < count; i++)
 		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
+	if (r->life.ending)
+		return; /* it is told that it drains */
 	const char *ready = r->ready ? "" : "READY=1\n";
 	if (count == 1)
 		sd_notify_send("%sSTATUS=%s", ready, leading ? "leading" : "standing by");
@@ -65,6 +67,19 @@ void run_tell(struct run *r, const struct life_event *e)
 	run_look(r);
 }
 
+/* Until all have drained, and their hooks and the last write to the store have ended: a lease holds those. */
+static nsec run_longest_stop(const struct run *r)
+{
+	nsec longest = 0;
+
+	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
+		const struct candidate *c = r->candidates[i];
+		nsec its = c->term.hooks.shutdown_grace + c->times.lease;
+		longest = its > longest ? its : longest;
+	}
+	return longest;
+}
+
 void run_end(struct run *r, int status, enum lease_reason reason)
 {
 	if (r->life.ending) {
@@ -74,7 +89,7 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	r->asked_at = clock_now();
 	r->end_reason = reason;
 	r->status = status;
-	sd_notify_send("STOPPING=1");
+	sd_notify_stopping(run_longest_stop(r));
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_END });
 }
 

@@ -92,6 +92,11 @@ void sd_notify_send(const char *fmt, ...)
 		return; /* systemd is gone: nothing depends on it */
 }
 
+void sd_notify_stopping(nsec longest)
+{
+	sd_notify_send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%" PRId64, (int64_t)(longest / 1000));
+}
+
 void sd_notify_reloading(void)
 {
 	struct timespec ts;

@@ -391,8 +391,9 @@ static int handle_spawn(lua_State *L)
 		return sched_raise(L, NEXT_ENDED);
 	luaL_checktype(L, 2, LUA_TFUNCTION);
 	if (h->next->cleaning)
-		return luaL_error(L, "spawn: this candidate comes next no more, and on_next_over ends what it starts: call "
-		                     "the function, or `spawn` it and await it");
+		return luaL_error(
+			L, "spawn: this candidate comes next no more, and on_next_over ends what it starts: call "
+			   "the function, or `spawn` it and await it");
 	return bind_spawn(L, &h->next->scope, lua_gettop(L) - 2);
 }
 

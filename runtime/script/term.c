@@ -493,8 +493,9 @@ static int handle_spawn(lua_State *L)
 		return sched_raise(L, TERM_ENDED);
 	luaL_checktype(L, 2, LUA_TFUNCTION);
 	if (h->term->cleaning)
-		return luaL_error(L, "term:spawn: the term is over, and on_stopped ends what it starts: call the function, "
-		                     "or `spawn` it and await it");
+		return luaL_error(
+			L, "term:spawn: the term is over, and on_stopped ends what it starts: call the function, "
+			   "or `spawn` it and await it");
 	return bind_spawn(L, h->term->scope, lua_gettop(L) - 2);
 }
 

@@ -6,6 +6,7 @@ import atexit
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -373,7 +374,8 @@ def states(s: Any, last: Any) -> Any:
 def test_systemd() -> None:
     for name, address in ("a path", TMP + "/notify"), ("an abstract name", "\0lunarch-test-%d" % os.getpid()):
         s = listen(address)
-        c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env={"NOTIFY_SOCKET": address.replace("\0", "@")})
+        env = {"NOTIFY_SOCKET": address.replace("\0", "@"), "LUNARCH_SHUTDOWN_GRACE": "100s"}
+        c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env=env)
         got = states(s, "READY=1")
         ok("STATUS=" in got[-1], f"systemd, {name}: READY with a status")
         c.wait("became_leader")
@@ -386,7 +388,12 @@ def test_systemd() -> None:
         )
         c.wait("became_leader", count=2)
         c.kill(signal.SIGTERM)
-        ok(states(s, "STOPPING=1"), f"systemd, {name}: STOPPING")
+        said = states(s, "STOPPING=1")[-1]
+        ok(
+            re.fullmatch(r"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=10[1-9]\d{6}", said),
+            f"systemd, {name}: STOPPING, and how long that may take, beyond TimeoutStopSec",
+            said,
+        )
         same(c.leave(), 0, "and exit status 0")
         s.close()
     c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env={"NOTIFY_SOCKET": TMP + "/nobody"})
@@ -415,7 +422,10 @@ def test_systemd_exec() -> None:
     same(piped(second.stdout).readline(), ".\n", "systemd, exec: the command cannot speak to systemd for us")
     ok(states(s, "WATCHDOG=1"), "systemd: the watchdog hears that the loop turns")
     second.send_signal(signal.SIGTERM)
-    ok(states(s, "STOPPING=1"), "systemd, exec: STOPPING")
+    ok(
+        "\nEXTEND_TIMEOUT_USEC=45000000" in states(s, "STOPPING=1")[-1],
+        "systemd, exec: STOPPING, and how long that may take",
+    )
     first.wait(PATIENCE)
     second.wait(PATIENCE)
     s.close()
@@ -428,10 +438,16 @@ def test_other_user() -> None:
     os.chown(home, 65534, 65534)
     os.chmod(TMP, 0o755)
     lower = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-    c = Candidate("--state-dir", home, "--lock", home + "/lock", "-e", "return {on_leading = function() end}", prefix=lower)
+    c = Candidate(
+        "--state-dir", home, "--lock", home + "/lock", "-e", "return {on_leading = function() end}", prefix=lower
+    )
     c.event("became_leader")
     listed = run("ctl", "--list").stdout
-    ok(f"{home}/ctl/" in listed and "  user nobody\n" in listed, "root's --list has another user's elector, with the user", listed)
+    ok(
+        f"{home}/ctl/" in listed and "  user nobody\n" in listed,
+        "root's --list has another user's elector, with the user",
+        listed,
+    )
     check(run("ctl", "why"), 0, "leads", what="root's `ctl why` finds it where root has none of its own")
     mine = Candidate("--lock", TMP + "/lock-mine", SCRIPT)
     mine.event("became_leader")

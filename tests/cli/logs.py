@@ -67,6 +67,23 @@ def test_exec() -> None:
     ok("shutdown" not in said, "nor one that failed", said)
 
 
+def test_journal() -> None:
+    """what the journal adds by itself is left out, where stderr is the journal's stream"""
+    words = [LUNARCH, "run", "--once", "--lock", TMP + "/journal", *FAST, "-e", "log.warn 'two' error 'three'"]
+    for whose in "this", "another's":
+        r, w = os.pipe()
+        st = os.fstat(w if whose == "this" else 0)
+        env = {**CLEAN, "JOURNAL_STREAM": f"{st.st_dev}:{st.st_ino}"}
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=w, env=env) as p:
+            os.close(w)
+            with open(r, encoding="utf-8") as f:
+                said = f.read()
+            p.wait(60)
+        line = r"^<4>WARN  .*two$" if whose == "this" else r"^\d{4}-\d\d-\d\d [\d:.]+ WARN  .*two$"
+        ok(re.search(line, said, re.M), f"JOURNAL_STREAM is {whose} stream: {line}", said)
+        ok(whose != "this" or all(s[:3] in ("<6>", "<4>", "<3>") for s in said.splitlines()), "... in every line", said)
+
+
 def test_short() -> None:
     """on a terminal lock, term and token are named where they change"""
     code = "print 'one' print 'two' error 'three'"
@@ -160,4 +177,4 @@ def test_json() -> None:
     )
 
 
-run([test_exec, test_short, test_file, test_json])
+run([test_exec, test_journal, test_short, test_file, test_json])

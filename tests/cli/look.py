@@ -384,7 +384,13 @@ end }""",
         timeout=120,
         env=CLEAN,
     )
-    check(r, 1, "PROBLEM    line 2: http: ", "lunarch-http", what="check: a module that is not installed, with its package")
+    check(
+        r,
+        1,
+        "PROBLEM    line 2: http: ",
+        "lunarch-http",
+        what="check: a module that is not installed, with its package",
+    )
     many = put(
         "many.lua",
         "local t = { %s }\nreturn { on_leading = function() for i = 1, 2 do\n\n\nmissing(t, i) end end }"

@@ -142,7 +142,7 @@ REQUESTS = [
 MISTAKES = [
     ("sleep '1s'", 'sleep: expected a number of seconds, found the text "1s"'),
     ("term:resign('60s')", "term:resign: expected a number of seconds, found the text"),
-    ("term:every('60s', print)", "every: expected a number of seconds above 0, found the text \"60s\""),
+    ("term:every('60s', print)", 'every: expected a number of seconds above 0, found the text "60s"'),
     (
         "term:every(60, print, { jitter = '5s' })",
         "option 'jitter': expected a number of seconds, 0 or more, found the text \"5s\"",
