@@ -18,9 +18,10 @@ struct zone;
  * the day nor the weekday begins with "*", either of them suffices. H stands for a value that is always the same for
  * the same seed: H, H(0-29), H/15, H(0-29)/10.
  *
- * When the clock changes: if the minute or the hour field begins with "*" (a wildcard job in cron(8) of Debian), a local
- * time that comes twice is due twice, and one that the clock jumps over is not due. Otherwise every local time that is meant is due once: a time that comes twice is due
- * the first time, and a time that the clock jumps over is due at the jump. */
+ * When the clock changes: if the minute or the hour field begins with "*" (a wildcard job in cron(8) of Debian), a
+ * local time that comes twice is due twice, and one that the clock jumps over is not due. Otherwise every local time
+ * that is meant is due once: a time that comes twice is due the first time, and a time that the clock jumps over is due
+ * at the jump. */
 struct cron {
 	uint64_t minute;
 	uint32_t hour, day;

@@ -169,8 +169,8 @@ void http_pause(struct http_call *c, bool paused);
 /* The URL without user, password, query and fragment. The caller frees it. */
 char *http_url_plain(const char *url);
 
-/* Standard base64 with padding (RFC 4648, 4). unbase64 skips line breaks, as MIME (RFC 2045, 6.8) and Go have it; -1 if it
- * is not base64: then nothing is added to out. */
+/* Standard base64 with padding (RFC 4648, 4). unbase64 skips line breaks, as MIME (RFC 2045, 6.8) and Go have it; -1 if
+ * it is not base64: then nothing is added to out. */
 void http_base64(struct buf *out, const void *bytes, size_t len);
 int http_unbase64(struct buf *out, const char *s, size_t len);
 
