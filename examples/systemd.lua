@@ -1,7 +1,8 @@
 -- A systemd unit that runs on the leader alone, and is started again there when it ends.
 --   lunarch run --lock URL examples/systemd.lua -- UNIT [SECONDS]
 -- The unit must not be enabled: it is started here. It is systemd's child and not this script's, so for the case that Lunarch itself is
--- killed let it go down together with Lunarch's own unit: BindsTo=lunarch.service and After=lunarch.service in its [Unit].
+-- killed let it go down together with the unit that runs this script (lunarch@NAME.service of the package): BindsTo= and After= with that
+-- name in its [Unit].
 local systemd = require "lunarch.systemd"
 
 local unit, seconds = ...
