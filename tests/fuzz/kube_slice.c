@@ -23,6 +23,12 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 	return (struct kube_api *)&config;
 }
 
+void kube_api_unauthorized(const struct kube_api *a, struct err *err)
+{
+	(void)a;
+	err_set(err, ERR_DENIED, "401");
+}
+
 const struct kube_config *kube_api_config(const struct kube_api *a)
 {
 	(void)a;

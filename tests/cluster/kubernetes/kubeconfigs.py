@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kubeconfigs as clouds and distributions write them (kubeconfigs/), and as YAML may have them, read by Lunarch's reader
-and by client-go's (make kube-server): both find the same, or both refuse."""
+"""Kubeconfigs as clouds and distributions write them (kubeconfigs/), and as YAML may have them, read by Lunarch's
+reader and by client-go's (make kube-server): both find the same, or both refuse."""
 
 import json
 import os
