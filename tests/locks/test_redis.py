@@ -875,7 +875,7 @@ def moved() -> None:
 
     def leads(x: Any, what: str) -> None:
         w = tried(lambda: acquire(x, term(), x.read(within=SHORT).get("version", ""), within=SHORT), "ok")
-        ok(w["outcome"] == "ok" or note(w), what)
+        ok(w["outcome"] == "ok", what, w)
 
     d, e, sole = opened(at(second)), opened(at(third, first)), opened(at(first))
     leads(d, "moved: a term begins where only a server of another shard is named")
