@@ -96,10 +96,10 @@ static bool full(const struct child *c, const struct stream *s)
 static void child_leave_out(struct child *c, struct stream *s)
 {
 	size_t more = held(s) > c->output_max ? held(s) - c->output_max : 0;
-	char *from = s->text->data + s->at + c->output_max / 2;
 
 	if (!more)
 		return;
+	char *from = s->text->data + s->at + c->output_max / 2;
 	memmove(from, from + more, held(s) - c->output_max / 2 - more);
 	s->text->len -= more;
 	s->left_out += more;
