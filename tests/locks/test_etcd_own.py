@@ -23,7 +23,7 @@ import servers
 from candidates import FAST, Candidate, stop_everyone
 from lock_cases import SHORT, run
 from lock_driver import NOMINATION, Driver, record, tried
-from processes import LUNARCH, piped, scratch, wait_for
+from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from proxy import Proxy
 from stores import Etcd, FullEtcd, b64
 from tap import at_once, done, note, ok, same, skip
@@ -998,8 +998,10 @@ def between_two() -> None:
     d = Driver()
     d.open(f"etcd://127.0.0.1:{port}/k")
     direct = {id_of(s): s for s in (first, second)}
-    used, strange, wrong = "", 0, []
-    for i in range(40):
+    used, strange, wrong, i = "", 0, [], 0
+    end = time.monotonic() + PATIENCE  # the proxy begins with the cluster to which it is connected first
+    while i < 40 or (not strange and time.monotonic() < end):
+        i += 1
         r = d.read(within=5000)
         w = d.write(record(str(i)), r.get("version", ""), within=5000)
         told = [x.get("err", {}).get("text", "") for x in (r, w)]
