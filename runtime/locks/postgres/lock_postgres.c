@@ -306,7 +306,7 @@ static bool pg_without_table(struct pg_lock *l)
 			"all candidates again when no lease runs",
 			l->quoted);
 	else if (!l->user.op.writing)
-		lock_user_end(&l->user, l->stage == PG_LIST ? LOCK_OK : LOCK_ABSENT);
+		lock_user_end(&l->user, l->operation == PG_LIST ? LOCK_OK : LOCK_ABSENT);
 	else if (*l->user.expected.text)
 		lock_user_end(&l->user, LOCK_CONFLICT);
 	else if (l->created)
