@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A Redis Cluster whose primary is frozen, and whose replica is promoted without what the primary had acknowledged: the
-old leader's term is over before anybody else leads. A server that has not the key's slot says so; doctor names a
+old leader's term is over before anybody else leads. A server that has not the key's slot says who has; doctor names a
 cluster."""
 
 import atexit
@@ -54,8 +54,7 @@ def test_failover() -> None:
             other.cli("CLUSTER", "MEET", "127.0.0.1", str(a.port), bus(a))
             wait_for(lambda: "cluster_state:ok" in other.cli("CLUSTER", "INFO"))
             said = lunarch("status", "--lock", f"redis://127.0.0.1:{other.port}/x")
-        good = str(other.port) in said and "another of its servers" in said
-        ok(good, "who has not the key's slot is named, and not believed", said)
+        ok("there is none" in said, "who has not the key's slot is not believed: who has it is asked", said)
         old = Candidate("--lock", url, "-e", LEAD, options=FAST)
         old.event("became_leader")
         before = wait_for(lambda: a.cli("HGETALL", "x") or a.cli("GET", "x"))
