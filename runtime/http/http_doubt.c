@@ -37,13 +37,21 @@ static bool doubt_is_fair(const struct http_call *c, struct instant now)
 	return had >= all / 4 && (c->err.code != ERR_CANCELLED || (ends && instant_until(c->r.by, now) <= all / 8));
 }
 
+/* "": libcurl knows none. */
+static const char *address_of(const struct http_call *c)
+{
+	const char *ip = NULL;
+
+	if (*c->at)
+		return c->at;
+	return curl_easy_getinfo(c->easy, CURLINFO_PRIMARY_IP, &ip) == CURLE_OK && ip ? ip : "";
+}
+
 void http_doubt_judge(struct http_call *c)
 {
-	const char *ip = c->at;
-
-	if (!*ip && (curl_easy_getinfo(c->easy, CURLINFO_PRIMARY_IP, &ip) != CURLE_OK || !ip))
-		return;
+	const char *ip = address_of(c);
 	char *known = *ip ? doubt_find(c->client, ip) : NULL;
+
 	if (c->heard && known)
 		*known = '\0';
 	else if (!c->heard && doubt_is_fair(c, clock_now()))
