@@ -274,8 +274,9 @@ def check(those: list[Mutant]) -> int:
 def main() -> int:
     words = sys.argv[1:]
     those = [m for m in mutants() if not words or words == ["--check"] or any(word in m.name for word in words)]
-    if check(those) or words == ["--check"]:
-        return check(those)
+    wrong_ones = check(those)
+    if wrong_ones or words == ["--check"]:
+        return wrong_ones
     programs = build(those)
     as_they_are = sorted({mutant.test for mutant in those if not mutant.lua})
     print(f"1..{len(those) + len(as_they_are)}", flush=True)
