@@ -204,7 +204,7 @@ static void add_history(void *arg, const struct standing *e)
 	struct admin_query *q = arg;
 
 	begin_listed(q, e);
-	buf_adds(q->out, ",\"terms\":");
+	buf_printf(q->out, ",\"state\":\"%s\",\"terms\":", leadership_name(standing_state(e)));
 	past_json(q->out, e->status->record, clock_wall_us());
 	buf_adds(q->out, "}");
 }

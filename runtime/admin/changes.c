@@ -49,6 +49,7 @@ static uint64_t election_digest(const struct standing *e)
 	const int64_t numbers[] = {
 		s->phase,
 		s->leading,
+		standing_state(e),
 		s->standing.paused,
 		s->standing.seen,
 		s->standing.unreaped,

@@ -653,6 +653,15 @@ static void add_service(struct buf *b, const struct standing *e)
 	buf_adds(b, "}");
 }
 
+enum leadership standing_state(const struct standing *e)
+{
+	const struct elector_status *s = e->status;
+	bool renews = s->leading || *s->leader; /* as this elector counts it, whose lease goes by no wall clock */
+
+	return leadership_of(s->record && s->record->lease_ms ? s->record : NULL, 0,
+	                     renews ? WATCHED_RENEWS : WATCHED_SILENT);
+}
+
 void standing_json(struct buf *out, const struct standing *e)
 {
 	static const char *const phases[] = {
@@ -674,6 +683,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	add_field(out, "identity", s->identity);
 	add_field(out, "address", s->address);
 	add_field(out, "leader", s->leader);
+	add_field(out, "state", leadership_name(standing_state(e)));
 	buf_printf(out, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
 	           s->remaining / NSEC_PER_MS);
 	add_until(out, s);

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "lease/leadership.h"
 #include "process/worker_doing.h"
 
 struct admin_renewals;
@@ -48,6 +49,9 @@ struct standing_source {
 	void *arg;
 	const struct state_file *state_file; /* of the process (state_file.h); NULL: none */
 };
+
+/* Whether somebody leads by the record, as this elector has watched it. */
+enum leadership standing_state(const struct standing *e);
 
 /* Appends one JSON object, without a newline. */
 void standing_json(struct buf *out, const struct standing *e);

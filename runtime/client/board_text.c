@@ -70,23 +70,19 @@ struct board_drawing {
 	int64_t from_us, now_us;
 };
 
-static struct record_text lock_shown(const struct board_lock *l, int64_t now_us)
+struct record_text board_text_shown(const struct board_lock *l, int64_t now_us)
 {
 	return (struct record_text){ .lock = lock_client_url(&l->client),
 		                     .record = l->present ? &l->client.record : NULL,
-		                     .now_us = now_us };
+		                     .now_us = now_us,
+		                     .watched = board_lock_watched(l) };
 }
 
-static bool lock_leads(const struct board_lock *l)
+static enum leadership lock_state(const struct board_lock *l, int64_t now_us)
 {
-	struct record_text shown = lock_shown(l, 0);
+	struct record_text shown = board_text_shown(l, now_us);
 
-	return l->answered && record_text_leads(&shown);
-}
-
-bool board_lock_is_silent(const struct board_lock *l)
-{
-	return lock_leads(l) && board_lock_lease_left(l) <= 0;
+	return record_text_state(&shown);
 }
 
 /* While it cannot be read, its last term is known to have lasted until it could. */
@@ -195,6 +191,7 @@ static void put_leader(const struct board_drawing *d, const struct board_line *l
 static void put_state(const struct board_drawing *d, const struct board_line *line)
 {
 	const struct board_lock *l = line->lock;
+	enum leadership state = lock_state(l, d->now_us);
 
 	if (!l->answered)
 		buf_adds(d->out, "not read yet");
@@ -202,9 +199,9 @@ static void put_state(const struct board_drawing *d, const struct board_line *li
 		put_trouble(d, l->client.result.err.text);
 	else if (!l->present)
 		put_trouble(d, "nobody: there is no record");
-	else if (!lock_leads(l))
+	else if (state < LEADERSHIP_OVERDUE)
 		put_trouble(d, "nobody leads");
-	else if (board_lock_is_silent(l))
+	else if (state == LEADERSHIP_OVERDUE)
 		put_trouble(d, "its leader does not renew");
 	else
 		put_leader(d, line);
@@ -226,8 +223,9 @@ static void put_not_shown(const struct board_drawing *d, bool more)
 	int leaderless = 0, failed = 0;
 
 	for (int i = d->shown; i < d->count; i++) {
-		failed += d->line[i].lock->failed;
-		leaderless += d->line[i].lock->answered && !d->line[i].lock->failed && !lock_leads(d->line[i].lock);
+		const struct board_lock *l = d->line[i].lock;
+		failed += l->failed;
+		leaderless += l->answered && !l->failed && lock_state(l, d->now_us) != LEADERSHIP_LEADING;
 	}
 	if (d->shown < d->count)
 		buf_printf(d->out, "%d more not shown: nobody leads in %d, %d cannot be read\n", d->count - d->shown,
@@ -335,13 +333,11 @@ void board_text_draw(struct board_text *t, struct buf *out, const struct watch_b
 
 void board_text_headline(struct buf *out, const struct board_lock *l, int64_t now_us)
 {
-	struct record_text shown = lock_shown(l, now_us);
+	struct record_text shown = board_text_shown(l, now_us);
 
 	if (l->failed) {
 		buf_adds(out, l->client.result.err.text);
 		return;
 	}
 	record_text_headline(out, &shown);
-	if (board_lock_is_silent(l))
-		buf_adds(out, ": but it has not renewed for its lease");
 }

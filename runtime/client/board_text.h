@@ -4,6 +4,7 @@
 #ifndef LUNARCH_BOARD_TEXT_H
 #define LUNARCH_BOARD_TEXT_H
 
+#include "client/record_text.h"
 #include "client/watch_board.h"
 #include "client/screen.h"
 
@@ -20,11 +21,11 @@ void board_text_fini(struct board_text *t);
 void board_text_draw(struct board_text *t, struct buf *out, const struct watch_board *b, const struct screen *s,
                      int64_t now_us);
 
-/* Appends what is known of one of them, without a newline: record_text_headline, that its leader has not renewed, or
+/* Appends what is known of one of them, without a newline: record_text_headline, or
  * why it cannot be read. */
 void board_text_headline(struct buf *out, const struct board_lock *l, int64_t now_us);
 
-/* Somebody leads by its record, and has not renewed that for its lease. */
-bool board_lock_is_silent(const struct board_lock *l);
+/* What is shown of it. */
+struct record_text board_text_shown(const struct board_lock *l, int64_t now_us);
 
 #endif

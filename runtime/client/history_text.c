@@ -54,7 +54,7 @@ static void add_name(struct table *t, const char *who, const struct past_row *ro
 	buf_fini(&name);
 }
 
-static void add_row(struct table *t, const struct past_row *row, bool brief)
+static void add_row(struct table *t, const struct past_row *row, enum leadership now, bool brief)
 {
 	char token[24] = "";
 
@@ -67,34 +67,36 @@ static void add_row(struct table *t, const struct past_row *row, bool brief)
 	if (!brief)
 		add_time(t, row->term.to_us);
 	add_length(t, row->lasted_ms);
-	table_add(t, row->lasts ? "leads" : row->term.reason);
+	table_add(t, !row->lasts ? row->term.reason : now == LEADERSHIP_LEADING ? "leads" : leadership_name(now));
 	add_length(t, row->gap_ms);
 }
 
-bool history_text_table(struct buf *out, const struct record *r, int64_t now_us, bool brief)
+bool history_text_table(struct buf *out, const struct record_text *s, bool brief)
 {
 	struct table t = { .titles = brief ? brief_titles : history_titles };
 	struct past_row row[PAST_ROWS];
-	int n = r ? past_rows(r, now_us, row) : 0;
+	int n = s->record ? past_rows(s->record, s->now_us, row) : 0;
 
 	if (n == 0)
 		return false;
 	for (int i = 0; i < n; i++) {
 		if (brief)
 			add_name(&t, row[i].term.who, row, n);
-		add_row(&t, &row[i], brief);
+		add_row(&t, &row[i], record_text_state(s), brief);
 	}
 	table_print(out, &t);
 	table_fini(&t);
 	return true;
 }
 
-bool history_text_json(struct buf *out, const char *lock, const struct record *r, int64_t now_us)
+bool history_text_json(struct buf *out, const struct record_text *s)
 {
+	const struct record *r = s->record;
+
 	buf_adds(out, "{\"lock\":");
-	buf_json(out, lock);
-	buf_adds(out, ",\"terms\":");
-	past_json(out, r, now_us);
+	buf_json(out, s->lock);
+	buf_printf(out, ",\"state\":\"%s\",\"terms\":", leadership_name(record_text_state(s)));
+	past_json(out, r, s->now_us);
 	buf_adds(out, "}\n");
 	return r && (r->past || *r->holder);
 }
@@ -197,12 +199,12 @@ static void draw_times(struct buf *out, const struct drawing *d)
 	buf_printf(out, "%*s  %s%*s%s\n", NAME_COLUMNS, "", first, gap > 1 ? gap : 1, "", last);
 }
 
-void history_text_drawing(struct buf *out, const struct record *r, int64_t now_us, int columns, bool colour)
+void history_text_drawing(struct buf *out, const struct record_text *s, int columns, bool colour)
 {
 	struct past_row row[PAST_ROWS];
-	struct drawing d = { .row = row, .from_us = now_us, .to_us = now_us, .colour = colour };
+	struct drawing d = { .row = row, .from_us = s->now_us, .to_us = s->now_us, .colour = colour };
 
-	d.rows = r ? past_rows(r, now_us, row) : 0;
+	d.rows = s->record ? past_rows(s->record, s->now_us, row) : 0;
 	d.width = columns - NAME_COLUMNS - 3 > BAR_LEAST ? columns - NAME_COLUMNS - 3 : BAR_LEAST;
 	for (int i = 0; i < d.rows; i++)
 		d.who[i] = row[i].term.who;

@@ -229,6 +229,13 @@ enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nse
 	return o;
 }
 
+enum leadership_watched lock_client_watched(const struct lock_client *c, struct instant since, bool moved)
+{
+	if (elapsed_standby(since, clock_now()) >= c->record.lease_ms * NSEC_PER_MS)
+		return WATCHED_SILENT;
+	return moved ? WATCHED_RENEWS : WATCHED_NOTHING;
+}
+
 void lock_client_drain(struct lock_client *c)
 {
 	do

@@ -6,6 +6,7 @@
 #ifndef LUNARCH_LOCK_CLIENT_H
 #define LUNARCH_LOCK_CLIENT_H
 
+#include "lease/leadership.h"
 #include "locks/lock.h"
 
 struct lock_client {
@@ -76,6 +77,10 @@ bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll);
 /* Watches the record that was just read, for at most so long, until it is another one or gone; polls as above. LOCK_OK
  * or LOCK_ABSENT: what the last read found, with *changed; else why that read failed. Blocks. */
 enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nsec poll, bool *changed);
+
+/* What is known of the record that was last read, which was first found so at `since`. moved: it was found otherwise
+ * before that, so whoever holds it was seen to write. */
+enum leadership_watched lock_client_watched(const struct lock_client *c, struct instant since, bool moved);
 
 /* Waits until notices of earlier changes have stopped coming, and forgets them. Blocks. */
 void lock_client_drain(struct lock_client *c);

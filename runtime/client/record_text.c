@@ -8,9 +8,14 @@
 #include <stdio.h>
 #include <time.h>
 
-bool record_text_leads(const struct record_text *s)
+enum leadership record_text_state(const struct record_text *s)
 {
-	return s->record && *s->record->holder && !nomination_is(s->record);
+	return leadership_of(s->record, s->now_us, s->watched);
+}
+
+bool record_text_held(const struct record_text *s)
+{
+	return record_text_state(s) >= LEADERSHIP_OVERDUE;
 }
 
 /* ---- text ---- */
@@ -58,14 +63,6 @@ static void add_setting(struct buf *out, const char *label, int64_t ms)
 	buf_printf(out, "%s%s", label, text);
 }
 
-bool record_text_overdue(const struct record_text *s)
-{
-	const struct record *r = s->record;
-
-	return record_text_leads(s) && !s->verdict && r->renewed_us != RECORD_TIME_UNKNOWN &&
-	       s->now_us - r->renewed_us > r->lease_ms * 1000;
-}
-
 void record_text_headline(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
@@ -102,6 +99,9 @@ void record_text_headline(struct buf *out, const struct record_text *s)
 		buf_adds(out, ", at ");
 		buf_plain(out, r->address);
 	}
+	if (record_text_state(s) == LEADERSHIP_OVERDUE)
+		buf_adds(out, s->watched == WATCHED_SILENT ? ": but it has not renewed for its lease"
+		                                           : ": but overdue, it renewed longer ago than its lease");
 }
 
 static void add_candidate(struct buf *out, const char *label, const struct advice_candidate *who)
@@ -177,17 +177,17 @@ void record_text_lines(struct buf *out, const struct record_text *s)
 		return;
 	}
 	add_line(out, "lock", s->lock);
-	add_line(out, "leader", record_text_leads(s) ? s->record->holder : "nobody");
+	add_line(out, "leader", record_text_held(s) ? s->record->holder : "nobody");
 	if (!s->record) {
 		add_line(out, "record", "there is none");
 		return;
 	}
 	add_record(out, s);
-	if (s->verdict)
+	if (s->watched && record_text_held(s))
 		add_line(out, "verified",
-		         *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
-	else if (record_text_overdue(s))
-		add_line(out, "note", "renewed longer ago than its lease: perhaps gone; --verify finds out");
+		         s->watched == WATCHED_RENEWS ? "it renews" : "it did not renew while watched for its lease");
+	else if (record_text_state(s) == LEADERSHIP_OVERDUE)
+		add_line(out, "note", "overdue, renewed longer ago than its lease: perhaps gone; --verify finds out");
 }
 
 /* ---- JSON ---- */
@@ -267,7 +267,6 @@ static void add_json_nomination(struct buf *out, const struct record *r)
 	struct nomination n;
 
 	nomination_read(r, &n);
-	add_string(out, "state", "no lock");
 	add_string(out, "leader", NULL);
 	add_json_next(out, &n.who);
 	add_json_time(out, "renewed", n.wall_us);
@@ -276,19 +275,17 @@ static void add_json_nomination(struct buf *out, const struct record *r)
 
 void record_text_json(struct buf *out, const struct record_text *s)
 {
-	const char *state = !s->record ? "absent" : record_text_leads(s) ? "leading" : "released";
-
 	buf_adds(out, "{\"lock\":");
 	buf_json(out, s->lock);
+	add_string(out, "state", leadership_name(record_text_state(s)));
 	if (s->record && nomination_is(s->record)) {
 		add_json_nomination(out, s->record);
 		return;
 	}
-	add_string(out, "state", state);
-	add_string(out, "leader", record_text_leads(s) ? s->record->holder : NULL);
+	add_string(out, "leader", record_text_held(s) ? s->record->holder : NULL);
 	if (s->record)
 		add_json_record(out, s);
-	if (s->verdict)
-		add_string(out, "verified", s->verdict);
+	if (s->watched && record_text_held(s))
+		add_string(out, "verified", s->watched == WATCHED_RENEWS ? "renews" : "silent");
 	buf_adds(out, "}");
 }

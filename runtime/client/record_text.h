@@ -1,11 +1,11 @@
 /* A record as people read it, and as JSON for programs.
- * Not a judge: whether the holder is alive is the caller's to find out, if it wants to.
- * Used by status, leader and check. */
+ * Not a judge: whether somebody leads is leadership.h's to say, from what the caller has watched.
+ * Used by status, list, leader, history and check. */
 #ifndef LUNARCH_RECORD_TEXT_H
 #define LUNARCH_RECORD_TEXT_H
 
 #include "base/buf.h"
-#include "lease/record.h"
+#include "lease/leadership.h"
 
 #include <stdbool.h>
 
@@ -13,13 +13,12 @@
 struct record_text {
 	const char *lock; /* URL without secrets */
 	const struct record *record;
-	int64_t now_us;      /* wall clock of the reader */
-	const char *verdict; /* of --verify: "renews", "silent"; NULL = nobody verified */
+	int64_t now_us; /* wall clock of the reader */
+	enum leadership_watched watched;
 };
 
-bool record_text_leads(const struct record_text *s); /* the record names a holder, and is no next record */
-/* Who leads renewed longer ago than the lease, by the clocks of both, and nobody verified more than that. */
-bool record_text_overdue(const struct record_text *s);
+enum leadership record_text_state(const struct record_text *s);
+bool record_text_held(const struct record_text *s); /* somebody leads, or is overdue */
 
 /* All append to out. */
 void record_text_headline(struct buf *out, const struct record_text *s); /* "ID leads, token 3, term 2": no newline */

@@ -113,11 +113,13 @@ static void board_lock_take(struct board_lock *l)
 	enum lock_outcome o = l->client.result.outcome;
 	bool present = o == LOCK_OK;
 	uint64_t sight = present ? record_sight_id(&l->client.record) : 0;
+	bool read_before = l->read_us;
 
 	l->reading = false;
 	l->failed = o != LOCK_OK && o != LOCK_ABSENT;
 	l->read_us = l->failed ? l->read_us : clock_wall_us();
-	if (!l->failed && (!l->answered || present != l->present || sight != l->sight)) {
+	if (!l->failed && (!read_before || present != l->present || sight != l->sight)) {
+		l->moved = read_before;
 		l->since = l->client.answered;
 		l->present = present;
 		l->sight = sight;
@@ -191,7 +193,7 @@ bool watch_board_complete(const struct watch_board *b)
 	return true;
 }
 
-nsec board_lock_lease_left(const struct board_lock *l)
+enum leadership_watched board_lock_watched(const struct board_lock *l)
 {
-	return l->client.record.lease_ms * NSEC_PER_MS - elapsed_standby(l->since, clock_now());
+	return lock_client_watched(&l->client, l->since, l->moved);
 }

@@ -4,6 +4,7 @@
 #define LUNARCH_WATCH_BOARD_H
 
 #include "client/lock_client.h"
+#include "lease/leadership.h"
 #include "locks/lock_listing.h"
 
 struct board_lock {
@@ -14,9 +15,10 @@ struct board_lock {
 	bool present;         /* client.record is what the lock holds, as far as is known */
 	bool failed;          /* the last read: client.result.err says why */
 	bool hidden;          /* of a prefix: it is gone, or no election */
+	bool moved;           /* it was found otherwise before that: whoever holds it was seen to write */
 	struct instant since; /* when the lock was first found as it is, */
 	uint64_t sight;       /* record_sight_id of that */
-	int64_t read_us;      /* wall clock: when it was last read */
+	int64_t read_us;      /* wall clock: when it was last read; 0: never */
 };
 
 struct watch_board { /* zeroed before it is opened. Read by its users */
@@ -45,8 +47,7 @@ void watch_board_look(struct watch_board *b, nsec most);
 /* Whether each that is shown has answered or failed once. */
 bool watch_board_complete(const struct watch_board *b);
 
-/* Of a record that somebody holds: what its lease has left since the record was first found so. Below 0: it has not
- * renewed. */
-nsec board_lock_lease_left(const struct board_lock *l);
+/* What was seen of a record that somebody holds since it was first found. */
+enum leadership_watched board_lock_watched(const struct board_lock *l);
 
 #endif

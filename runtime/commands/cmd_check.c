@@ -239,7 +239,9 @@ static void check_next_record(struct lock_client *l, const char *url)
 static void check_record(struct check *c, struct lock_client *l, const char *url)
 {
 	enum lock_outcome o = lock_client_read(l);
-	struct record_text s = { .lock = lock_client_url(l), .record = o == LOCK_OK ? &l->record : NULL };
+	struct record_text s = { .lock = lock_client_url(l),
+		                 .record = o == LOCK_OK ? &l->record : NULL,
+		                 .now_us = clock_wall_us() };
 	struct buf b = { 0 };
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {

@@ -73,7 +73,9 @@ static int cron_leads_elsewhere(const struct options *o, const struct err *why)
 	if (*lock && lock_client_open(&client, NULL, lock, &err) == 0 && lock_client_read(&client) == LOCK_OK &&
 	    !lock_client_found_next(&client) && *client.record.holder) {
 		buf_adds(&told, ". ");
-		record_text_headline(&told, &(struct record_text){ .lock = lock, .record = &client.record });
+		record_text_headline(
+			&told,
+			&(struct record_text){ .lock = lock, .record = &client.record, .now_us = clock_wall_us() });
 		buf_adds(&told, ": give this order there");
 	}
 	lock_client_close(&client);

@@ -11,10 +11,11 @@
 /* present: c->record is what the lock holds. The exit status. */
 static int history_show(const struct lock_client *c, bool present, bool json)
 {
-	const struct record *r = present ? &c->record : NULL;
+	const struct record_text shown = { .lock = lock_client_url(c),
+		                           .record = present ? &c->record : NULL,
+		                           .now_us = clock_wall_us() };
 	struct buf b = { 0 };
-	bool known = json ? history_text_json(&b, lock_client_url(c), r, clock_wall_us())
-	                  : history_text_table(&b, r, clock_wall_us(), false);
+	bool known = json ? history_text_json(&b, &shown) : history_text_table(&b, &shown, false);
 
 	if (b.len)
 		fputs(b.data, stdout);

@@ -8,14 +8,15 @@
 #include <stdlib.h>
 
 /* Says on stderr why there is no address, since stdout is for the address alone. */
-static int no_address(const char *lock, const struct record *r)
+static int no_address(const struct record_text *s)
 {
-	struct record_text s = { .lock = lock, .record = r };
 	struct buf b = { 0 };
 
-	record_text_headline(&b, &s);
-	command_fail(COMMAND_LEADER, EXIT_FAILED_SCRIPT, "%s: %s%s", lock, b.data,
-	             record_text_leads(&s) ? ", but publishes no address (--address)" : "");
+	record_text_headline(&b, s);
+	command_fail(COMMAND_LEADER, EXIT_FAILED_SCRIPT, "%s: %s%s", s->lock, b.data,
+	             record_text_state(s) == LEADERSHIP_LEADING ? ", but publishes no address (--address)"
+	             : record_text_held(s)                      ? "; --wait finds out whether it still renews"
+	                                                        : "");
 	buf_fini(&b);
 	return EXIT_FAILED_SCRIPT;
 }
@@ -23,18 +24,32 @@ static int no_address(const char *lock, const struct record *r)
 /* Reads until there is an address to print, or the time is over. The exit status. */
 static int wait_for_address(struct lock_client *c, struct instant by)
 {
+	struct instant since = { 0 };
+	uint64_t seen = 0; /* what was read before; it was first found at `since` */
+	bool moved = false;
+
 	for (;;) {
 		enum lock_outcome o = lock_client_read(c);
 		if (o != LOCK_OK && o != LOCK_ABSENT)
 			return command_fail(COMMAND_LEADER, command_status_of(&c->result.err), "%s",
 			                    c->result.err.text);
-		if (o == LOCK_OK && !lock_client_found_next(c) && *c->record.holder && *c->record.address) {
+		uint64_t sight = o == LOCK_OK ? record_sight_id(&c->record) : 1;
+		if (sight != seen) {
+			moved = seen;
+			seen = sight;
+			since = c->answered;
+		}
+		const struct record_text s = { .lock = lock_client_url(c),
+			                       .record = o == LOCK_OK ? &c->record : NULL,
+			                       .now_us = clock_wall_us(),
+			                       .watched = lock_client_watched(c, since, moved) };
+		if (record_text_state(&s) == LEADERSHIP_LEADING && *c->record.address) {
 			printf("%s\n", c->record.address);
 			return EXIT_DONE;
 		}
 		nsec left = instant_until(by, clock_now());
 		if (left == 0)
-			return no_address(lock_client_url(c), o == LOCK_OK ? &c->record : NULL);
+			return no_address(&s);
 		lock_client_wait_change(c, left, NSEC_PER_SEC / 4);
 	}
 }

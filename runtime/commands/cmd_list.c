@@ -21,7 +21,7 @@ struct election_list {
 	struct table rows; /* the elections; not with --json, which prints each at once */
 	size_t elections;
 	int others;       /* names that are no elections */
-	bool leaderless;  /* nobody leads in one */
+	bool leaderless;  /* nobody leads in one, or its leader is overdue */
 	int unreadable;   /* may be elections, but it was refused to read them */
 	struct err first; /* of those: why the first one was */
 };
@@ -40,17 +40,17 @@ static void add_number(struct table *t, uint64_t n)
 static void add_row(struct table *t, const struct record_text *s)
 {
 	const struct record *r = s->record;
-	bool leads = record_text_leads(s);
+	bool held = record_text_held(s);
 	char since[32] = "";
 	time_t sec = r->acquired_us / 1000000;
 	struct tm tm;
 
-	if (leads && r->acquired_us != RECORD_TIME_UNKNOWN && localtime_r(&sec, &tm))
+	if (held && r->acquired_us != RECORD_TIME_UNKNOWN && localtime_r(&sec, &tm))
 		strftime(since, sizeof since, "%F %T", &tm);
 	table_add(t, s->lock);
-	table_add(t, !leads ? "released" : record_text_overdue(s) ? "overdue" : "leading");
+	table_add(t, leadership_name(record_text_state(s)));
 	table_add(t, r->holder);
-	table_add(t, leads ? r->address : "");
+	table_add(t, held ? r->address : "");
 	add_number(t, r->term);
 	add_number(t, (uint64_t)r->token);
 	table_add(t, since);
@@ -65,7 +65,7 @@ static void add_election(struct election_list *l)
 	};
 	struct buf b = { 0 };
 
-	l->leaderless |= !record_text_leads(&shown);
+	l->leaderless |= record_text_state(&shown) != LEADERSHIP_LEADING;
 	l->elections++;
 	if (l->json) {
 		record_text_json(&b, &shown);

@@ -18,14 +18,15 @@
 #define DRAW NSEC_PER_SEC              /* how often a drawing is made anew, since its times move on */
 #define WATCH_LOOK (60 * NSEC_PER_SEC) /* with nobody leading and a store that gives notice: a look now and then */
 
-/* The last look, and since when the store has shown exactly that. */
+/* The last look, since when the store has shown exactly that, and whether it was seen to show something else before. */
 struct status {
 	struct lock_client client;
 	bool json;
 	bool present; /* client.record is what the lock holds; false: there is no record */
+	bool looked, moved;
 	struct instant since;
-	const char *verdict;
-	struct screen screen; /* of --watch on a terminal */
+	enum leadership_watched verified; /* by --verify */
+	struct screen screen;             /* of --watch on a terminal */
 };
 
 /* What a read found. changed: the record is another than before. -1: an error, said here; *exit_with is its status. */
@@ -39,8 +40,11 @@ static int status_take(struct status *s, enum lock_outcome o, bool changed, int 
 		return -1;
 	}
 	s->present = o == LOCK_OK;
-	if (changed)
+	if (changed) {
+		s->moved = s->looked;
 		s->since = s->client.answered;
+	}
+	s->looked = true;
 	return 0;
 }
 
@@ -61,15 +65,15 @@ static struct record_text status_shown(const struct status *s)
 		.lock = lock_client_url(&s->client),
 		.record = s->present ? &s->client.record : NULL,
 		.now_us = clock_wall_us(),
-		.verdict = s->verdict,
+		.watched = s->verified ? s->verified : lock_client_watched(&s->client, s->since, s->moved),
 	};
 }
 
-static bool status_leads(const struct status *s)
+static enum leadership status_state(const struct status *s)
 {
 	struct record_text shown = status_shown(s);
 
-	return record_text_leads(&shown);
+	return record_text_state(&shown);
 }
 
 static void status_print(struct buf *b)
@@ -104,12 +108,12 @@ static int status_verify(struct status *s, int *exit_with)
 {
 	bool changed;
 
-	if (!status_leads(s))
+	if (status_state(s) < LEADERSHIP_OVERDUE)
 		return 0;
 	enum lock_outcome o = lock_client_watch_record(&s->client, status_lease_left(s), POLL, &changed);
 	if (status_take(s, o, changed, exit_with) < 0)
 		return -1;
-	s->verdict = !changed ? "silent" : status_leads(s) ? "renews" : NULL;
+	s->verified = changed ? WATCHED_RENEWS : WATCHED_SILENT;
 	return 0;
 }
 
@@ -127,19 +131,16 @@ static void put_now(struct buf *b, int64_t now_us)
 	buf_printf(b, "%s.%03d ", now, (int)(now_us / 1000 % 1000));
 }
 
-static void print_change(const struct status *s, bool expired)
+static void print_change(const struct status *s)
 {
 	struct record_text shown = status_shown(s);
 	struct buf b = { 0 };
 
 	if (s->json) {
-		shown.verdict = expired ? "silent" : NULL;
 		record_text_json(&b, &shown);
 	} else {
 		put_now(&b, shown.now_us);
 		record_text_headline(&b, &shown);
-		if (expired)
-			buf_adds(&b, ": but it has not renewed for its lease");
 	}
 	buf_adds(&b, "\n");
 	status_print(&b);
@@ -149,21 +150,18 @@ static void print_change(const struct status *s, bool expired)
 static int status_watch(struct status *s)
 {
 	struct buf told = { 0 };
-	bool told_expired = false;
 	int exit_with;
 
 	do {
-		bool expired = status_leads(s) && status_lease_left(s) <= 0;
 		struct record_text shown = status_shown(s);
 		struct buf now = { 0 };
 		record_text_headline(&now, &shown);
-		if (!told.data || strcmp(now.data, told.data) != 0 || expired != told_expired)
-			print_change(s, expired);
+		if (!told.data || strcmp(now.data, told.data) != 0)
+			print_change(s);
 		buf_fini(&told);
 		told = now;
-		told_expired = expired;
-		lock_client_wait_change(&s->client, status_leads(s) && !expired ? status_lease_left(s) : WATCH_LOOK,
-		                        POLL);
+		nsec left = record_text_held(&shown) ? status_lease_left(s) : 0;
+		lock_client_wait_change(&s->client, left > 0 ? left : WATCH_LOOK, POLL);
 	} while (status_look(s, &exit_with) == 0);
 	buf_fini(&told);
 	return exit_with;
@@ -178,12 +176,10 @@ static void status_draw(struct status *s)
 	buf_plain(&b, shown.lock);
 	buf_adds(&b, "\n");
 	record_text_headline(&b, &shown);
-	if (status_leads(s) && status_lease_left(s) <= 0)
-		buf_adds(&b, ": but it has not renewed for its lease");
 	buf_adds(&b, "\n\n");
-	history_text_drawing(&b, shown.record, shown.now_us, s->screen.columns, s->screen.colour);
+	history_text_drawing(&b, &shown, s->screen.columns, s->screen.colour);
 	buf_adds(&b, "\n");
-	history_text_table(&b, shown.record, shown.now_us, true);
+	history_text_table(&b, &shown, true);
 	screen_show(&s->screen, &b);
 	buf_fini(&b);
 }
@@ -209,10 +205,11 @@ static int status_show(struct status *s, const struct options *o)
 		return exit_with;
 	if (o->value[OPTION_VERIFY].number && status_verify(s, &exit_with) < 0)
 		return exit_with;
+	s->verified = o->value[OPTION_WATCH].number ? WATCHED_NOTHING : s->verified; /* it goes on watching */
 	if (o->value[OPTION_WATCH].number)
 		return !s->json && screen_possible() ? status_watch_drawn(s) : status_watch(s);
 	status_print_whole(s);
-	return status_leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+	return status_state(s) == LEADERSHIP_LEADING ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 }
 
 static int status_of_one(const struct options *o, const char *url)
@@ -253,10 +250,7 @@ static void several_draw(struct watch_board *b)
 
 static void print_told(const struct board_lock *l, const char *headline, bool json)
 {
-	struct record_text shown = { .lock = lock_client_url(&l->client),
-		                     .record = l->present ? &l->client.record : NULL,
-		                     .now_us = clock_wall_us(),
-		                     .verdict = board_lock_is_silent(l) ? "silent" : NULL };
+	struct record_text shown = board_text_shown(l, clock_wall_us());
 	struct buf b = { 0 };
 
 	if (json && l->failed)

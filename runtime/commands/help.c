@@ -80,8 +80,8 @@ static const struct command_help {
 		"print the leader's address",
 		"Prints the address that the leader publishes (--address, or the script's key), alone on a line.\n"
 		"With a script it is the lock that `lunarch run` takes for it: the script's text is run, but no hook.\n"
-		"Exit status: 0 printed, 1 nobody leads or the leader publishes no address, 2 usage, 69 the lock cannot be\n"
-		"reached.",
+		"Exit status: 0 printed, 1 nobody leads, the leader is overdue (as `status` has it; with --wait its next renewal\n"
+		"counts) or publishes no address, 2 usage, 69 the lock cannot be reached.",
 		"  curl \"http://$(lunarch leader --lock etcd://etcd1,etcd2,etcd3/web)/health\"\n"
 		"  lunarch leader --lock etcd://etcd1,etcd2,etcd3/web --wait 30s\n",
 	},
@@ -93,8 +93,9 @@ static const struct command_help {
 		"without colours if NO_COLOR is set. It takes several locks: --lock several times, a script with several elections, or\n"
 		"--prefix; on a terminal each has a line, and each leader a letter. With a script it is the lock that\n"
 		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
-		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
-		"cannot be reached.",
+		"Exit status: 0 somebody leads, 1 nobody does, or the leader is overdue: it renewed longer ago than its lease, by\n"
+		"the wall clocks of both machines (with --verify: it did not renew while watched), 2 usage, 69 the lock cannot be\n"
+		"reached.",
 		"  lunarch status backup.lua\n"
 		"  lunarch status --lock backup\n"
 		"  lunarch status --json --lock backup | jq .leader\n"
@@ -106,7 +107,8 @@ static const struct command_help {
 		"who led before, from when until when, and why it ended",
 		"The record tells its last eight terms; they are shown oldest first, then the one that lasts. Times are those of\n"
 		"whoever wrote them. GAP is the time without a leader before a term. A term whose end nobody wrote, since its leader\n"
-		"vanished, ended \"unknown\", and its time goes up to the last renewal. With a script it is the lock that\n"
+		"vanished, ended \"unknown\", and its time goes up to the last renewal; of one that is \"overdue\" nobody wrote the end\n"
+		"yet. With a script it is the lock that\n"
 		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 shown, 1 no term is known, 2 usage, 69 the lock cannot be reached.",
 		"  lunarch history --lock backup\n"
@@ -119,8 +121,8 @@ static const struct command_help {
 		"such key; without a prefix, of the default directory. A term's token is the fencing token; times are the\n"
 		"holder's; \"overdue\" was renewed longer ago than its lease. What is no election is not shown, but counted. At most\n"
 		"1,000 names are looked at; if there are more, that is said. With --json an object a line, as `status --json` has it.\n"
-		"Exit status: 0 somebody leads in each of them, 1 in one nobody does, or there is none, 2 usage, 69 the store\n"
-		"cannot be reached, or an election not be read.",
+		"Exit status: 0 somebody leads in each of them, 1 in one nobody does or it is overdue, or there is none, 2 usage, 69\n"
+		"the store cannot be reached, or an election not be read.",
 		"  lunarch list                                # in the default directory\n"
 		"  lunarch list '/srv/shared/?shared=link'\n"
 		"  lunarch list etcd://etcd1,etcd2,etcd3/app/\n"

@@ -70,7 +70,7 @@ def elections(store: Any) -> None:
     )
     r = run("list", "--json", store.url("app-"))
     objects = [json.loads(line) for line in r.stdout.splitlines()]
-    same([o["state"] for o in objects], ["released", "leading", "leading"], f"{s}: --json is an object a line")
+    same([o["state"] for o in objects], ["released", "overdue", "leading"], f"{s}: --json is an object a line")
     same(
         {k: v for k, v in objects[2].items() if not k.startswith("renewed")},
         {k: v for k, v in status.items() if not k.startswith("renewed")},

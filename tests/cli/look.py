@@ -2,11 +2,13 @@
 """leader, status and check: what they say about a record, and that they change nothing."""
 
 import atexit
+import datetime
 import hashlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -93,7 +95,7 @@ def test_absent() -> None:
 def test_foreign_leader() -> None:
     lock = put("client-go", record())
     r = run("status", "--lock", lock)
-    check(r, 0, "somebody", "15s", "transitions 3", "--verify", what="status: a record of another client is understood")
+    check(r, 1, "somebody", "15s", "transitions 3", "--verify", what="status: a record of another client is understood")
     got = json.loads(run("status", "--json", "--lock", lock).stdout)
     ok(
         got["leader"] == "somebody"
@@ -104,12 +106,13 @@ def test_foreign_leader() -> None:
         and got["acquired"].startswith("2020-01-02T03:04:05"),
         "status --json: the same",
     )
-    r = run("leader", "--lock", lock)
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    r = run("leader", "--lock", put("no-address", record(renewTime=now, leaseDurationSeconds=3600)))
     check(r, 1, "somebody leads", "no address", what="leader: a leader without an address is 1")
     lock = put("nasty", record(holderIdentity='a\033[2J\nleader     nobody \u00e4"', leaseDurationSeconds=1))
     r = run("status", "--lock", lock)
     ok(
-        r.returncode == 0 and "\033" not in r.stdout and 'a\\x1b[2J\\nleader     nobody \u00e4"' in r.stdout,
+        r.returncode == 1 and "\033" not in r.stdout and 'a\\x1b[2J\\nleader     nobody \u00e4"' in r.stdout,
         "status: a hostile identity cannot draw on the terminal or fake a line",
     )
     same(
@@ -213,6 +216,97 @@ def test_silent() -> None:
         what="status --verify: a leader that does not renew is 1",
     )
     same(tree_hash(TMP), before, "and it stays in the record")
+
+
+def answers(socket_path: str, path: str) -> Any:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(socket_path)
+        s.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        text = b"".join(iter(lambda: s.recv(65536), b""))
+    return json.loads(text.split(b"\r\n\r\n", 1)[1])["elections"][0]
+
+
+def states(lock: str) -> dict[str, Any]:
+    """What each command says of the lock, in both forms, and its exit status."""
+    said = {c: run(*c.split(), *([lock] if c.startswith("list") else ["--lock", lock])) for c in COMMANDS}
+    words = {
+        c: json.loads(r.stdout).get("state")
+        if "--json" in c
+        else next((w for w in ("overdue", "leading", "leads") if w in r.stdout + r.stderr), "")
+        for c, r in said.items()
+    }
+    return {c: (words[c], r.returncode) for c, r in said.items()}
+
+
+COMMANDS = ("status", "status --json", "list", "list --json", "history", "history --json", "leader")
+
+
+def test_dead() -> None:
+    """A leader that was killed with its guard, so that nobody releases: all say the same of it."""
+    lock, at = path("dead"), path("dead.sock")
+    watched = [
+        subprocess.Popen(
+            [LUNARCH, "status", "--watch", "--json", *locks], stdout=subprocess.PIPE, text=True, env=CLEAN
+        )
+        for locks in (["--lock", lock], ["--lock", lock, "--lock", path("other")])
+    ]
+    seen: list[list[Any]] = [[], []]
+    for w, into in zip(watched, seen):
+        threading.Thread(target=lambda w=w, into=into: into.extend(map(json.loads, piped(w.stdout))), daemon=True).start()
+    c = Candidate("-e", "sleep(1e6)", "--lock", lock, "--identity", "me", "--address", "a:1", options=FAST)
+    c.wait("became_leader")
+    observer = put("observes.lua", "return { on_no_leader = function() end }")
+    o = Candidate("--lock", lock, "--listen", "unix:" + at, observer, options=FAST)
+    o.wait("new_leader")
+    same([answers(at, p).get("state") for p in ("/status", "/history")], ["leading"] * 2, "/status, /history: it leads")
+    guard = c.guard()
+    c.kill(signal.SIGSTOP)  # it must not see that the guard is gone
+    c.kill(pid=guard)
+    c.kill()
+    c.leave()
+    ok(wait_for(lambda: states(lock)["status --json"] == ("overdue", 1)), "status --json: a dead leader is overdue")
+    same(
+        states(lock),
+        {k: ("overdue", 0 if k.startswith("history") else 1) for k in COMMANDS},
+        "a dead leader: all commands say overdue, with the status that their help promises",
+    )
+    for w, into, name in zip(watched, seen, ("one", "several")):
+        found = wait_for(lambda into=into: [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"])
+        ok(found, f"status --watch of {name}: so does it", into)
+        w.kill()
+        w.wait(60)
+    ok(
+        wait_for(lambda: [answers(at, p).get("state") for p in ("/status", "/history")] == ["overdue"] * 2),
+        "/status, /history: so does who watches it",
+    )
+    o.stop()
+    check(run("status", "--verify", "--lock", lock), 1, "did not renew", what="status --verify: it is 1")
+
+
+def test_clocks_differ() -> None:
+    """The holder's clock is an hour behind: what is seen counts more than what its record says."""
+    lock, stop = put("skewed", record(leaseDurationSeconds=60, address="a:1")), threading.Event()
+    first = json.loads(open(lock).read())
+
+    def renew() -> None:
+        for i in range(10**6):
+            if stop.wait(0.2):
+                return
+            with open(lock + ".new", "w") as f:
+                json.dump({**first, "renewTime": f"2020-01-02T03:{i // 60 % 60:02}:{i % 60:02}Z"}, f)
+            os.rename(lock + ".new", lock)
+
+    check(run("leader", "--lock", lock), 1, "overdue", "--wait", what="leader: of who is overdue no address is told")
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    same(states(lock)["status --json"], ("overdue", 1), "a leader whose clock is behind is overdue at a single look")
+    r = run("status", "--verify", "--json", "--lock", lock)
+    got = json.loads(r.stdout)
+    same((got["state"], got["verified"], r.returncode), ("leading", "renews", 0), "status --verify: but it leads")
+    r = run("leader", "--wait", "60s", "--lock", lock)
+    same((r.stdout, r.returncode), ("a:1\n", 0), "leader --wait: a renewal that it sees counts, too")
+    stop.set()
+    renewing.join()
 
 
 # ---- check ----
@@ -489,6 +583,8 @@ test_foreign_leader()
 test_broken_records()
 test_live()
 test_silent()
+test_dead()
+test_clocks_differ()
 test_check_hooks()
 test_wrong_lock()
 test_check()

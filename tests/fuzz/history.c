@@ -58,15 +58,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for_people(&out);
 		record_text_json(&out, &s);
 		for_programs(&out);
-		record_text_overdue(&s);
 		for (int brief = 0; brief < 2; brief++) {
-			history_text_table(&out, &r, now_us, brief);
+			history_text_table(&out, &s, brief);
 			for_people(&out);
 		}
-		history_text_drawing(&out, &r, now_us, columns, false);
+		history_text_drawing(&out, &s, columns, false);
 		judge_bars(&out, columns > 33 ? columns - 23 : 10);
 		for_people(&out);
-		history_text_json(&out, "file:/x", &r, now_us);
+		history_text_json(&out, &s);
 		for_programs(&out);
 	}
 	record_fini(&r);

@@ -1,0 +1,31 @@
+/* Whether somebody leads by a record: the one answer that all commands, their JSON and the admin endpoint give.
+ * Not for decisions: who may lead is the lease machine's to say (lease.h).
+ * Used by the texts of records and terms (client/), the commands, and the admin endpoint. */
+#ifndef LUNARCH_LEADERSHIP_H
+#define LUNARCH_LEADERSHIP_H
+
+#include "lease/record.h"
+
+enum leadership {
+	LEADERSHIP_ABSENT,   /* there is no record */
+	LEADERSHIP_NO_LOCK,  /* it is who comes next, beside a lock */
+	LEADERSHIP_RELEASED, /* nobody holds it */
+	LEADERSHIP_OVERDUE,  /* somebody holds it, and has not renewed it for its lease */
+	LEADERSHIP_LEADING,
+};
+
+/* What the reader saw itself, by its own monotonic clock. It counts more than the times in the record, which are of
+ * the holder's wall clock. */
+enum leadership_watched {
+	WATCHED_NOTHING, /* it has read the record once, or for less than its lease */
+	WATCHED_RENEWS,  /* the record has changed within its lease */
+	WATCHED_SILENT,  /* it has not, for its lease */
+};
+
+/* r NULL: there is no record. now_us: the reader's wall clock, which decides only where nothing was watched. A record
+ * that does not tell when it was renewed is not overdue by that. */
+enum leadership leadership_of(const struct record *r, int64_t now_us, enum leadership_watched watched);
+
+const char *leadership_name(enum leadership l); /* "leading", "overdue", ... as `state` in JSON */
+
+#endif
