@@ -657,9 +657,10 @@ enum leadership standing_state(const struct standing *e)
 {
 	const struct elector_status *s = e->status;
 	bool renews = s->leading || *s->leader; /* as this elector counts it, whose lease goes by no wall clock */
+	bool exists =
+		s->record && (s->record->lease_ms || *s->record->holder); /* a record that is not there is empty */
 
-	return leadership_of(s->record && s->record->lease_ms ? s->record : NULL, 0,
-	                     renews ? WATCHED_RENEWS : WATCHED_SILENT);
+	return leadership_of(exists ? s->record : NULL, 0, renews ? WATCHED_RENEWS : WATCHED_SILENT);
 }
 
 void standing_json(struct buf *out, const struct standing *e)

@@ -245,14 +245,14 @@ def test_dead() -> None:
     """A leader that was killed with its guard, so that nobody releases: all say the same of it."""
     lock, at = path("dead"), path("dead.sock")
     watched = [
-        subprocess.Popen(
-            [LUNARCH, "status", "--watch", "--json", *locks], stdout=subprocess.PIPE, text=True, env=CLEAN
-        )
+        subprocess.Popen([LUNARCH, "status", "--watch", "--json", *locks], stdout=subprocess.PIPE, text=True, env=CLEAN)
         for locks in (["--lock", lock], ["--lock", lock, "--lock", path("other")])
     ]
     seen: list[list[Any]] = [[], []]
     for w, into in zip(watched, seen):
-        threading.Thread(target=lambda w=w, into=into: into.extend(map(json.loads, piped(w.stdout))), daemon=True).start()
+        threading.Thread(
+            target=lambda w=w, into=into: into.extend(map(json.loads, piped(w.stdout))), daemon=True
+        ).start()
     c = Candidate("-e", "sleep(1e6)", "--lock", lock, "--identity", "me", "--address", "a:1", options=FAST)
     c.wait("became_leader")
     observer = put("observes.lua", "return { on_no_leader = function() end }")
@@ -271,7 +271,9 @@ def test_dead() -> None:
         "a dead leader: all commands say overdue, with the status that their help promises",
     )
     for w, into, name in zip(watched, seen, ("one", "several")):
-        found = wait_for(lambda into=into: [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"])
+        found = wait_for(
+            lambda into=into: [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"]
+        )
         ok(found, f"status --watch of {name}: so does it", into)
         w.kill()
         w.wait(60)
