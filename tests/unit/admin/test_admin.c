@@ -273,7 +273,7 @@ int main(void)
 	is_int(ask("/history", &body), 200, "past terms are there");
 	ok(strncmp(body.data, "{\"at\":\"2", 8) == 0, "with the time of this machine");
 	is_str(strstr(body.data, "\"elections\"") ? strstr(body.data, "\"elections\"") : body.data,
-	       "\"elections\":[{\"name\":\"\",\"lock\":\"file:/x\",\"terms\":[{\"identity\":\"you\",\"token\":7,\"from\":"
+	       "\"elections\":[{\"name\":\"\",\"lock\":\"file:/x\",\"state\":\"leading\",\"terms\":[{\"identity\":\"you\",\"token\":7,\"from\":"
 	       "null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":\"resigned\",\"lasts\":false},{\"identity\":"
 	       "\"me\",\"token\":null,\"from\":null,\"to\":null,\"lastedMs\":null,\"gapMs\":null,\"reason\":null,\"lasts\":"
 	       "true}]}]}\n",
