@@ -250,9 +250,17 @@ end
 
 -- ---- writing ----
 
+-- In the form that the server compares: some compare without the quotes that they answer with. The probe finds which (other_form).
+local function match_of(store, etag)
+	if not store.other_form then
+		return etag
+	end
+	return etag:match '^"(.*)"$' or ('"%s"'):format(etag)
+end
+
 -- The condition: etag "": only if nothing is there.
 local function put(store, key, text, etag, op)
-	local name, value = "If-Match", etag
+	local name, value = "If-Match", match_of(store, etag)
 	if etag == "" then
 		name, value = "If-None-Match", "*"
 	end
@@ -342,7 +350,7 @@ local function remove(store, key, op)
 	elseif etag ~= op.expected then
 		return "conflict"
 	end
-	local r, code, unsent = send(store, "DELETE", key, op, { headers = { ["If-Match"] = etag } })
+	local r, code, unsent = send(store, "DELETE", key, op, { headers = { ["If-Match"] = match_of(store, etag) } })
 	if r and (r.status == 501 or code == "NotImplemented") then
 		r, code, unsent = delete(store, key, op)
 	end

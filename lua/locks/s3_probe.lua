@@ -6,6 +6,7 @@ local time, log = lunarch.time, lunarch.log
 
 local RACERS <const>, ROUNDS <const> = 3, 3
 local TIMEOUT <const> = 10 -- seconds for each request
+local PAUSE <const>, PAUSE_MAX <const> = 1, 30 -- seconds before another probe: doubled each time that PUTs were answered and proved nothing
 
 local function random_name()
 	local file = io.open "/proc/sys/kernel/random/uuid"
@@ -24,9 +25,9 @@ local function soon()
 	return { ends = time.monotonic() + TIMEOUT }
 end
 
--- Ends a probe. kind: "unfit" for good, else an outcome.
-local function verdict(kind, text)
-	error({ kind = kind, text = text }, 0)
+-- Ends a probe. kind: "unfit" for good, else an outcome. answered: PUTs were, so that the next probe waits.
+local function verdict(kind, text, answered)
+	error({ kind = kind, text = text, answered = answered }, 0)
 end
 
 -- s3: how s3.lua asks, and what it makes of answers. Returns unproven(store, key, op): nil if the endpoint keeps both conditions, else an outcome
@@ -48,10 +49,10 @@ return function(s3)
 			unfit(store, ("%s was answered by status %d %s"):format(what, r.status, code or ""))
 		end
 		local outcome, text = s3.refusal(store, r, code)
-		verdict(outcome or "failed", "the probe of conditional PUTs: " .. text)
+		verdict(outcome or "failed", "the probe of conditional PUTs: " .. text, true)
 	end
 
-	-- At once, each with a text of its own. Returns the text that won; nil: none did.
+	-- At once, each with a text of its own. Returns the text that won; nil: none did, and store.lost says so.
 	local function race(store, key, etag, what)
 		local texts, racers = {}, {}
 		for i = 1, RACERS do
@@ -67,6 +68,8 @@ return function(s3)
 		if count > 1 then
 			unfit(store, ("of %d PUTs at the same time with %s it did %d, and one may be"):format(RACERS, what, count))
 		end
+		local last = answers[RACERS]
+		store.lost = not won and ("of %d PUTs at the same time with %s none was done: %s"):format(RACERS, what, s3.told(store, last[1], last[2])) or nil
 		return won
 	end
 
@@ -78,14 +81,28 @@ return function(s3)
 		return outcome == "ok" and text or nil, etag
 	end
 
-	-- alone: nobody else writes this key, so one of those that race must win, and what it wrote be there.
+	-- alone: nobody else writes this key, so one of those that race must win, and what it wrote be there. Returns the ETag then, or nil if none
+	-- won; and whether it is still the one that was named.
 	local function check_race(store, key, etag, what, alone)
 		local won = race(store, key, etag, what)
 		local text, now = there(store, key)
 		if alone and won and text ~= won then
 			unfit(store, ("of several PUTs with %s it accepted one, and has the text of another"):format(what))
 		end
-		return won ~= nil and now or nil
+		return won and now or nil, now == etag
+	end
+
+	-- Where the server takes no PUT with the ETag that it has, the ETag's other form is tried, and kept if that one is taken.
+	local function check_match(store, key, etag, alone)
+		local now, still = check_race(store, key, etag, "If-Match", alone)
+		if not now and still then
+			store.other_form = not store.other_form
+			now = check_race(store, key, etag, "If-Match and the object's ETag, with quotes or without,", alone)
+		end
+		if not now and still then
+			store.other_form = not store.other_form
+		end
+		return now
 	end
 
 	local function check_stale(store, key, etag, what)
@@ -97,7 +114,7 @@ return function(s3)
 
 	local function check_fresh(store, key)
 		local first = check_race(store, key, "", "If-None-Match: *", true)
-		local second = first and check_race(store, key, first, "If-Match", true)
+		local second = first and check_match(store, key, first, true)
 		if not second then
 			return false
 		end
@@ -108,7 +125,7 @@ return function(s3)
 
 	-- A key that all candidates share, where none may delete: others may write it meanwhile.
 	local function check_shared(store, key, etag)
-		if not check_race(store, key, etag, "If-Match", false) then
+		if not check_match(store, key, etag, false) then
 			return false
 		end
 		check_stale(store, key, etag, "If-Match: and an ETag that was replaced")
@@ -121,14 +138,14 @@ return function(s3)
 		s3.put(store, key, random_text(), "", soon())
 	end
 
-	-- Returns true; or nothing if others were faster each time.
+	-- Ends the probe if no PUT was done.
 	local function examine(store, key)
 		local shared = key .. ".probe"
 		for _ = 1, ROUNDS do
 			local text, etag = there(store, shared)
 			if text then
 				if check_shared(store, shared, etag) then
-					return true
+					return
 				end
 			else
 				local scratch = shared .. "-" .. random_name()
@@ -144,30 +161,31 @@ return function(s3)
 					elseif r and code ~= "NoSuchKey" then
 						log.warn("scratch_left", { message = s3.told(store, r, code) })
 					end
-					return true
+					return
 				end
 			end
 		end
+		verdict("failed", "the probe of conditional PUTs: " .. store.lost, true)
 	end
 
 	local function probe(store, key)
 		local good, result = pcall(examine, store, key)
-		if good and result then
+		if good then
 			store.proven = true
-		elseif good then
-			store.wrong = { kind = "failed", text = s3.where(store) .. ": the probe of conditional PUTs: none of them was done" }
 		elseif type(result) == "table" and result.kind == "unfit" then
 			store.unfit = result.text
 			log.error("store_unfit", { message = result.text })
 		else
 			store.wrong = type(result) == "table" and result.kind and result or { kind = "failed", text = tostring(result) }
+			store.pause = store.wrong.answered and math.min(PAUSE_MAX, (store.pause or PAUSE / 2) * 2) or nil
+			store.probe_at = time.monotonic() + (store.pause or 0)
 		end
 	end
 
 	-- Before the first write. In a task of its own: the operations that wait for it may end before it does. nil: proven.
 	return function(store, key, op)
 		if not store.proven and not store.unfit then
-			if not store.probing or store.probing:done() then
+			if not store.probing or (store.probing:done() and time.monotonic() >= (store.probe_at or 0)) then
 				store.wrong = nil
 				store.probing = lunarch.spawn(probe, store, key)
 			end

@@ -14,6 +14,7 @@ import s3_servers
 from candidates import Candidate
 from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, missed_notices, run
 from processes import LUNARCH, PATIENCE, ROOT
+from servers import Server, ask
 from stores import FullS3, MotoS3, S3
 from tap import at_once, done, ok, same
 
@@ -60,6 +61,48 @@ def with_more(*actions: str) -> Any:
     p = policy()
     p["Statement"].append({"Effect": "Allow", "Action": list(actions), "Resource": f"arn:aws:s3:::{s3_servers.BUCKET}"})
     return p
+
+
+class Unquoting(Server):
+    """HAProxy before a store: with it If-Match compares only an ETag that has no quotes, as Hetzner's does."""
+
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
+        super().__init__()
+
+    def prepare(self) -> None:
+        with open(os.path.join(self.dir, "cfg"), "w") as f:
+            f.write(
+                f"""defaults
+  mode http
+  timeout connect 60s
+  timeout client 60s
+  timeout server 60s
+listen store
+  bind 127.0.0.1:{self.port}
+  http-request set-header If-Match other if {{ req.hdr(If-Match) -m beg \\" }}
+  server store 127.0.0.1:{self.behind}
+"""
+            )
+
+    def command(self) -> Any:
+        return ["haproxy", "-db", "-f", os.path.join(self.dir, "cfg")]
+
+    def ready(self) -> bool:
+        return " 200 " in ask(self.port, "GET / HTTP/1.0\r\n\r\n")
+
+
+def unquoting() -> None:
+    store = MotoS3()
+    with Unquoting(store.server.port) as front:
+        through = Account(store, {})
+        url = store.url("job", front)
+        status, said = through.says("doctor", "--lock", url)
+        ok(status == 0 and "is fit" in said, "unquoting: a store that compares ETags without quotes is fit", said)
+        runner = Candidate("--lock", url, "-e", 'print("leads") sleep(1000)', env=through.env)
+        ok(runner.wait("print", "leads"), "unquoting: a candidate leads on it")
+        same(runner.stop(), 0, "unquoting: and releases it")
+    store.end()
 
 
 class Account:
@@ -125,5 +168,5 @@ def rights() -> None:
     store.end()
 
 
-at_once(seaweed, moto, full_disk, rights)
+at_once(seaweed, moto, full_disk, rights, unquoting)
 done()

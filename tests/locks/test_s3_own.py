@@ -277,7 +277,7 @@ def refusals() -> None:
             w = d.write(record())
             ok(told(w, "refused", "AccessDenied", "docs/locks.md"), "refused: missing rights are told")
             s3.forbids = set()
-            same(d.write(record())["outcome"], "ok", "refused: and given later they count")
+            ok(wait_for(lambda: d.write(record())["outcome"] == "ok"), "refused: and given later they count")
         for status, body, outcome in (
             (503, error("SlowDown"), "failed"),
             (500, error("InternalError"), "unknown"),
@@ -451,11 +451,44 @@ def fit() -> None:
         same(d.write(record())["outcome"], "failed", "probe: that it could not be done proves nothing")
         same(s3.objects, {}, "probe: and nothing is written")
         s3.instead = lambda asked: NotImplemented
-        same(d.write(record())["outcome"], "ok", "probe: it is done again")
+        ok(wait_for(lambda: d.write(record())["outcome"] == "ok"), "probe: it is done again")
     with FakeS3() as s3, opened(s3) as d:
         ids = [d.start_write(record(str(i)), key=f"many-{i}") for i in range(8)]
         same([d.answer(i)["outcome"] for i in ids], ["ok"] * 8, "probe: all that wait for it go on")
         same(len({a.path for a in s3.puts(".probe")}), 1, "probe: it is one")
+
+
+def other_forms() -> None:
+    """Of an ETag that the server answers with quotes, and compares without (DigitalOcean, Hetzner)."""
+    for kept in (False, True):
+        with FakeS3() as s3, opened(s3) as d:
+            s3.compares = lambda etag: etag.strip('"')
+            what = "without quotes" + (", the scratch key is shared" if kept else "")
+            s3.objects.update({"k.probe": b"left"} if kept else {})
+            w = d.write(record())
+            same(w["outcome"], "ok", f"form: {what}: a server that compares so is fit")
+            asked = len(s3.asked)
+            w = d.write(record(), expected=w["version"])
+            same((w["outcome"], len(s3.asked)), ("ok", asked + 1), f"form: {what}: that form is kept")
+            same(d.write(record(), expected='"old"')["outcome"], "conflict", f"form: {what}: and it compares")
+            gone = d.answer(d.ask("REMOVE", "k", w["version"]))
+            same((gone["outcome"], "k" in s3.objects), ("ok", False), f"form: {what}: also to remove")
+    with FakeS3() as s3, opened(s3) as d:
+        s3.compares = lambda etag: "neither"
+        said = ("3 PUTs", "If-Match", "with quotes or without", "412 PreconditionFailed", "as the test says")
+        ok(told(d.write(record()), "failed", *said), "form: that neither is taken is told, with what the server did")
+        asked = len(s3.asked)
+        many = [d.write(record())["outcome"] for _ in range(20)]
+        ok(
+            many == ["failed"] * 20 and len(s3.asked) <= 2 * asked,
+            f"form: and it is not probed again with each write ({asked} requests, and {len(s3.asked) - asked})",
+        )
+        s3.compares = lambda etag: etag
+        ok(wait_for(lambda: d.write(record())["outcome"] == "ok"), "form: but later, without a restart")
+    with FakeS3() as s3, opened(s3) as d:
+        s3.compares = lambda etag: etag.strip('"')
+        s3.ignores.add("If-Match")
+        ok(told(d.write(record()), "refused", "cannot keep a lock"), "form: in neither form may a condition be ignored")
 
 
 def look_alikes() -> None:
@@ -498,5 +531,5 @@ def rest() -> None:
         )
 
 
-at_once(credentials, refusals, lost, fit, look_alikes, rest)
+at_once(credentials, refusals, lost, fit, other_forms, look_alikes, rest)
 done()
