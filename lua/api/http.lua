@@ -179,7 +179,7 @@ return function(natives)
 			sign(spec, given, function(name, value) add(spec, seen, name, value) end)
 		end
 		spec.compressed = given.compressed ~= false
-		spec.redirects = given.redirects or REDIRECTS
+		spec.redirects = given.aws_sigv4 and 0 or given.redirects or REDIRECTS
 		return spec
 	end
 

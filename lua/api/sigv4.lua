@@ -1,6 +1,6 @@
--- sign(spec, given, add): prepares a request for its signature (AWS Signature Version 4), which libcurl makes (runtime/http).
--- libcurl signs the path and the query as they are written, and no hash of the body: the URL is brought into the canonical form, and
--- X-Amz-Content-Sha256 is added, without which Debian 12's libcurl signs for S3 wrongly. add(name, value): a header, if it is not given.
+-- sign(spec, given, add): signs a request (AWS Signature Version 4). The URL is brought into its canonical form, and what the signature needs is
+-- added. libcurl before 8.10 signs wrongly where a header's name begins with another's, as that of a KMS key does, so this is not left to it.
+-- add(name, value): a header, if it is not given.
 
 local use = ...
 local check = use "options"
@@ -68,12 +68,44 @@ return function(hash, escape)
 	end
 
 	local function canonical_url(url)
-		local host, path, query = url:match "^(%a+://[^/?#]+)([^?#]*)%??([^#]*)"
+		local scheme, host, path, query = url:match "^(%a+://)([^/?#]+)([^?#]*)%??([^#]*)"
 		if not host or host:find("@", 1, true) then
 			fail "expected a URL with a host and without a user, whose place the key has"
 		end
 		path = decoded(path):gsub("[^/]+", escape)
-		return host .. (path == "" and "/" or path) .. (query == "" and "" or "?" .. canonical_query(query))
+		path, query = path == "" and "/" or path, canonical_query(query)
+		return scheme .. host .. path .. (query == "" and "" or "?" .. query), host:gsub(scheme == "http://" and ":80$" or ":443$", ""), path, query
+	end
+
+	-- Sorted by name. A header that is taken away (no value) is not sent.
+	local function canonical_headers(lines)
+		local names, values = {}, {}
+		for _, line in ipairs(lines) do
+			local name, value = line:match "^([^:]+):%s*(.-)%s*$"
+			if value ~= "" then
+				name = name:lower()
+				names[#names + 1], values[name] = name, value:gsub("%s+", " ")
+			end
+		end
+		table.sort(names)
+		local text = {}
+		for i, name in ipairs(names) do
+			text[i] = name .. ":" .. values[name] .. "\n"
+		end
+		return table.concat(names, ";"), table.concat(text), values
+	end
+
+	local function authorization(keys, method, path, query, lines)
+		local names, headers, values = canonical_headers(lines)
+		local date = values["x-amz-date"]
+		local scope = ("%s/%s/%s/aws4_request"):format(date:sub(1, 8), keys.region, keys.service)
+		local request = table.concat({ method, path, query, headers, names, values["x-amz-content-sha256"] }, "\n")
+		local key = "AWS4" .. keys.secret
+		for part in scope:gmatch "[^/]+" do
+			key = hash.hmac_sha256(key, part)
+		end
+		local signature = hash.hex(hash.hmac_sha256(key, table.concat({ "AWS4-HMAC-SHA256", date, scope, hash.sha256(request) }, "\n")))
+		return ("AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s"):format(keys.key, scope, names, signature)
 	end
 
 	return function(spec, given, add)
@@ -87,12 +119,17 @@ return function(hash, escape)
 		if spec.streamed then
 			fail "the body's hash is signed, so the body must be a text"
 		end
-		spec.url = canonical_url(spec.url)
+		local host, path, query
+		spec.url, host, path, query = canonical_url(spec.url)
+		add("Host", host)
 		if spec.body then
 			add("Content-Type", "application/octet-stream")
 		end
 		add("X-Amz-Content-Sha256", hash.sha256(spec.body or ""))
-		spec.user, spec.password = keys.key, keys.secret
-		spec.sign_region, spec.sign_service, spec.sign_token = keys.region, keys.service, keys.token
+		add("X-Amz-Date", os.date "!%Y%m%dT%H%M%SZ")
+		if keys.token then
+			add("X-Amz-Security-Token", keys.token)
+		end
+		add("Authorization", authorization(keys, spec.method, path, query, spec.headers))
 	end
 end

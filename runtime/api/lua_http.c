@@ -167,15 +167,6 @@ static void read_tls(lua_State *L, int spec, struct http_tls *t)
 	text_or_file(L, spec, "key", &t->key_pem, &t->key_file);
 }
 
-/* NULL: the request is not signed. */
-static const struct http_signature *read_signature(lua_State *L, int spec, struct http_signature *s)
-{
-	s->region = text(L, spec, "sign_region");
-	s->service = text(L, spec, "sign_service");
-	s->token = text(L, spec, "sign_token");
-	return s->region ? s : NULL;
-}
-
 static void read_headers(lua_State *L, int spec, const char **headers)
 {
 	lua_getfield(L, spec, "headers");
@@ -234,7 +225,6 @@ static int call_start(lua_State *L)
 {
 	const char *headers[HEADERS_MAX];
 	struct http_tls tls;
-	struct http_signature signature;
 	struct http_request r = { 0 };
 	struct scope *scope = sched_scope(sched_of(L));
 
@@ -252,7 +242,6 @@ static int call_start(lua_State *L)
 	read_request(L, 1, &r);
 	r.headers = headers;
 	r.tls = &tls;
-	r.aws_sigv4 = read_signature(L, 1, &signature);
 	r.arg = c;
 	r.data = c->streams ? call_on_data : NULL;
 	c->under_way = http_start(client(L), &r);

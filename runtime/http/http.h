@@ -91,15 +91,6 @@ struct http_headers {
 /* The value of the first header with that name; NULL: none. */
 const char *http_header(const struct http_headers *h, const char *name);
 
-/* How a request is signed (AWS Signature Version 4, by libcurl). Debian 12's libcurl signs what the caller writes: the
- * path and the query must be in their canonical form already (only letters, digits and "-._~" not percent-encoded, the
- * query sorted by name, each name with a '='), and S3 wants the body's hash as the header X-Amz-Content-Sha256. A
- * signed request follows no redirect, since its headers were signed for one host, and has no streamed body. */
-struct http_signature {
-	const char *region, *service; /* letters, digits, '-', '_', '.' */
-	const char *token;            /* of temporary keys: sent as X-Amz-Security-Token; NULL: none */
-};
-
 /* A request. http_start borrows it and copies what it needs, except the TLS texts: these must live until `done`, so
  * that 1,000 elections share one copy. 0 and NULL are the defaults. */
 struct http_request {
@@ -112,9 +103,8 @@ struct http_request {
 	/* Authorization: Bearer ... Like Authorization and Cookie of `headers`, it is not sent to another host after a
 	 * redirect. Other headers are. */
 	const char *bearer;
-	const char *user, *password; /* basic authentication; with aws_sigv4 the key's name and the secret key */
-	const struct http_signature *aws_sigv4; /* sign with them, in place of basic authentication; NULL: do not */
-	const void *body;                       /* NULL: none. With Content-Type only if `headers` has one */
+	const char *user, *password; /* basic authentication */
+	const void *body;            /* NULL: none. With Content-Type only if `headers` has one */
 	size_t body_len;
 	/* The body comes by http_send; chunked, or of body_len bytes if that is not 0. If the answer ends before the
 	 * body, the call ends, with ERR_UNREACHABLE if the answer was not complete. */

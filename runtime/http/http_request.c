@@ -62,25 +62,6 @@ static bool has_line(const struct http_call *c, const char *name)
 	return false;
 }
 
-/* libcurl (7.88) signs each line of the list, also one without a value, which it does not send: the server would find
- * another signature. So no line may take a header away. */
-static int add_signed_lines(struct http_call *c, const struct http_signature *s)
-{
-	for (const struct curl_slist *l = c->lines; l; l = l->next) {
-		const char *value = strchr(l->data, ':') + 1;
-
-		if (value[strspn(value, " \t")] == '\0')
-			return err_set(&c->err, ERR_USAGE, "%s: a signed request cannot do without the header %.*s",
-			               c->name, (int)strcspn(l->data, ":"), l->data);
-	}
-	if (!s->token)
-		return 0;
-	char *line = mem_printf("X-Amz-Security-Token: %s", s->token);
-	int added = add_line(c, line);
-	free(line);
-	return added;
-}
-
 /* A client that says so sends no other request on the connection (RFC 9112, 9.6). libcurl keeps it unless the server's
  * answer says so, too, and the next request is sent to a server that is about to close. */
 static bool is_last(const char *line)
@@ -98,8 +79,6 @@ static int set_lines(struct http_call *c, const struct http_request *r)
 		last = last || is_last(*l);
 	}
 	curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, last ? 1L : 0L);
-	if (r->aws_sigv4)
-		return add_signed_lines(c, r->aws_sigv4);
 	if (r->bearer) {
 		char *line = mem_printf("Authorization: Bearer %s", r->bearer);
 		int bad = strpbrk(r->bearer, "\r\n")
@@ -139,14 +118,14 @@ static void set_method(struct http_call *c, const struct http_request *r)
 		curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
 		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(r->body ? r->body_len : 0));
 		curl_easy_setopt(c->easy, CURLOPT_COPYPOSTFIELDS, r->body ? r->body : "");
-		if (empty_body && !has_line(c, "Content-Type") && !r->aws_sigv4)
+		if (empty_body && !has_line(c, "Content-Type"))
 			c->lines = curl_slist_append(c->lines, "Content-Type:");
 	}
 	if (is(method, "HEAD"))
 		curl_easy_setopt(c->easy, CURLOPT_NOBODY, 1L);
 	else if (!is(method, r->body || empty_body ? "POST" : "GET"))
 		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, method);
-	if (r->redirects > 0 && !r->aws_sigv4 && (is(method, "GET") || is(method, "HEAD") || is(method, "POST"))) {
+	if (r->redirects > 0 && (is(method, "GET") || is(method, "HEAD") || is(method, "POST"))) {
 		curl_easy_setopt(c->easy, CURLOPT_FOLLOWLOCATION, 1L);
 		curl_easy_setopt(c->easy, CURLOPT_MAXREDIRS, (long)r->redirects);
 		curl_easy_setopt(c->easy, CURLOPT_REDIR_PROTOCOLS_STR,
@@ -271,16 +250,6 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	}
 }
 
-/* libcurl adds "Expect: 100-continue" to bodies of 1 MB and more, and is not to wait for the answer to it. */
-static void set_signature(struct http_call *c, const struct http_signature *s)
-{
-	char *how = mem_printf("aws:amz:%s:%s", s->region, s->service);
-
-	curl_easy_setopt(c->easy, CURLOPT_AWS_SIGV4, how);
-	curl_easy_setopt(c->easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
-	free(how);
-}
-
 int http_set_request(struct http_call *c, const struct http_request *r)
 {
 	if (strncasecmp(r->url, "http://", 7) != 0 && strncasecmp(r->url, "https://", 8) != 0)
@@ -289,16 +258,11 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 	    (!*r->method || strspn(r->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") !=
 	                            strlen(r->method)))
 		return err_set(&c->err, ERR_USAGE, "%s: this is no method", c->name);
-	if (r->aws_sigv4 && (r->streamed || r->bearer || !r->user || !*r->user))
-		return err_set(&c->err, ERR_USAGE, "%s: a signed request has a key's name, a whole body and no bearer",
-		               c->name);
 	http_set_callbacks(c);
 	if (set_lines(c, r) < 0 || (r->server_name && set_server_name(c, r) < 0))
 		return -1;
 	set_method(c, r);
 	set_way(c, r);
-	if (r->aws_sigv4)
-		set_signature(c, r->aws_sigv4);
 	if (r->tls)
 		set_tls(c, r->tls);
 	CURLcode code = curl_easy_setopt(c->easy, CURLOPT_URL, c->tls_url ? c->tls_url : r->url);

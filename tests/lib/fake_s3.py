@@ -40,10 +40,11 @@ class Asked:
         scope = re.search(r"Credential=[^/]+/([^,]+)", auth)
         names = re.search(r"SignedHeaders=([^,]+)", auth)
         assert scope and names
-        lines = "".join(f"{n}:{' '.join(self.headers[n].split())}\n" for n in names[1].split(";"))
+        signed = sorted(names[1].split(";"))
+        lines = "".join(f"{n}:{' '.join(self.headers[n].split())}\n" for n in signed)
         query = "&".join(sorted(self.query.split("&"))) if self.query else ""
         hashed = self.headers.get("x-amz-content-sha256") or hashlib.sha256(self.body).hexdigest()
-        canonical = "\n".join([self.method, self.path, query, lines, names[1], hashed])
+        canonical = "\n".join([self.method, self.path, query, lines, ";".join(signed), hashed])
         key = ("AWS4" + secret).encode()
         for part in scope[1].split("/"):
             key = digest(key, part)

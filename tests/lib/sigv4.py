@@ -71,7 +71,10 @@ def wrong_with(secret: str, method: str, target: str, headers: Mapping[str, str]
     if body_hash != hashlib.sha256(body).hexdigest():
         return "X-Amz-Content-Sha256 is not the body's"
     needed = {"host"} | {n for n in had if n.startswith("x-amz-")}
-    missing = needed - set(fields["SignedHeaders"].split(";"))
+    names = fields["SignedHeaders"].split(";")
+    if names != sorted(names):
+        return f"not sorted: {names}"
+    missing = needed - set(names)
     if missing:
         return f"not signed: {sorted(missing)}"
     scope = fields["Credential"].split("/", 1)[1]
