@@ -5,6 +5,7 @@ local use = ...
 local lunarch = require "lunarch"
 local aws = require "lunarch.aws"
 local element = use "xml"
+local hash = require "lunarch.hash"
 local http, time = lunarch.http, lunarch.time
 
 local REGION <const> = "us-east-1" -- where nothing names one: the server's answer does
@@ -43,6 +44,10 @@ local function an_endpoint(value)
 	return not value:find "^https?://[^/?#@%s]+/?$" and "a URL as https://HOST:PORT" or nil
 end
 
+local function an_encryption(value)
+	return value ~= "AES256" and value ~= "aws:kms" and value ~= "aws:kms:dsse" and "AES256, aws:kms or aws:kms:dsse" or nil
+end
+
 -- One region's endpoint is another host; what the user has named stays.
 local function base_of(store)
 	local scheme, host = (store.endpoint or ""):match "^(https?://)([^/]+)"
@@ -59,6 +64,9 @@ end
 local function open(place)
 	local bucket, options = place.hosts[1] and place.hosts[1].name or "", place.options
 	check_bucket(place, bucket)
+	if options.kms and options.sse == "AES256" then
+		error(place.lock .. ": option 'kms': expected sse=aws:kms or sse=aws:kms:dsse beside it, found AES256, which has no key of yours", 0)
+	end
 	local endpoint = options.endpoint or set "AWS_ENDPOINT_URL_S3" or set "AWS_ENDPOINT_URL"
 	local path_style = options.path_style
 	if path_style == nil then -- a bucket with dots fits no certificate; other servers than Amazon's know this form best
@@ -68,6 +76,7 @@ local function open(place)
 		bucket = bucket, lock = place.lock, endpoint = endpoint, path_style = path_style, ca = options.ca or set "AWS_CA_BUNDLE",
 		region = options.region or aws.region(options.profile) or REGION, region_given = options.region ~= nil,
 		credentials = aws.credentials { profile = options.profile, region = options.region },
+		sse = options.sse or (options.kms and "aws:kms"), kms = options.kms,
 		ids = {}, order = {}, count = 0,
 	}
 end
@@ -155,7 +164,8 @@ local function send(store, method, key, op, more)
 end
 
 local advice = {
-	AccessDenied = "; docs/locks.md lists the rights, s3:ListBucket is one of them: without it a missing object is answered so",
+	AccessDenied = "; docs/locks.md lists the rights, s3:ListBucket is one of them: without it a missing object is answered so. "
+		.. "A policy that demands encryption: ?sse=, ?kms=",
 	RequestTimeTooSkewed = ": signatures need this machine's clock within 15 minutes of the server's; the election does not",
 	InvalidAccessKeyId = ": the access key is unknown there",
 	SignatureDoesNotMatch = ": the secret key is wrong",
@@ -258,13 +268,16 @@ local function match_of(store, etag)
 	return etag:match '^"(.*)"$' or ('"%s"'):format(etag)
 end
 
--- The condition: etag "": only if nothing is there.
+-- The condition: etag "": only if nothing is there. A bucket with Object Lock takes no object without the checksum.
 local function put(store, key, text, etag, op)
 	local name, value = "If-Match", match_of(store, etag)
 	if etag == "" then
 		name, value = "If-None-Match", "*"
 	end
-	return send(store, "PUT", key, op, { body = text, headers = { [name] = value, ["Content-Type"] = "application/json" } })
+	local digest = hash.sha256(text):gsub("%x%x", function(digits) return string.char(tonumber(digits, 16)) end)
+	return send(store, "PUT", key, op, { body = text, headers = { [name] = value, ["Content-Type"] = "application/json",
+		["x-amz-sdk-checksum-algorithm"] = "SHA256", ["x-amz-checksum-sha256"] = hash.base64(digest),
+		["x-amz-server-side-encryption"] = store.sse, ["x-amz-server-side-encryption-aws-kms-key-id"] = store.kms } })
 end
 
 -- After 412 or 409 only: those say nothing where an earlier copy of the request was applied, whose answer was lost.
@@ -411,7 +424,7 @@ end
 
 return {
 	scheme = "s3",
-	summary = "s3://BUCKET/KEY[?region=R][&endpoint=URL][&profile=NAME]",
-	options = { region = "text", endpoint = an_endpoint, path_style = "boolean", profile = "text", ca = "text" },
+	summary = "s3://BUCKET/KEY[?region=R][&endpoint=URL][&profile=NAME][&sse=aws:kms]",
+	options = { region = "text", endpoint = an_endpoint, path_style = "boolean", profile = "text", ca = "text", sse = an_encryption, kms = "text" },
 	open = open, read = read, write = write, remove = remove, list = list, about = about,
 }

@@ -63,6 +63,30 @@ def with_more(*actions: str) -> Any:
     return p
 
 
+def held() -> None:
+    """A bucket with Object Lock takes no object without a checksum."""
+    store = MotoS3()
+    s3, rule = store.server, b"<Rule><DefaultRetention><Mode>GOVERNANCE</Mode><Days>1</Days></DefaultRetention></Rule>"
+    made = [s3.ask("PUT", "/held", headers={"x-amz-bucket-object-lock-enabled": "true"})[0]]
+    lock = b"<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>" + rule
+    made.append(s3.ask("PUT", "/held?object-lock=", lock + b"</ObjectLockConfiguration>")[0])
+    same((made, s3.ask("PUT", "/held/x", b"x")[0]), ([200, 200], 400), "held: a PUT without a checksum is refused")
+    url = store.url("job").replace(s3_servers.BUCKET, "held", 1) + "&kms=a-key"
+    user = Account(store, {})
+    status, said = user.says("doctor", "--lock", url)
+    ok(status == 0 and "is fit" in said, "held: a bucket with Object Lock is fit", said)
+    runner = Candidate("--lock", url, "-e", 'print("leads") sleep(1000)', env=user.env)
+    ok(runner.wait("print", "leads"), "held: a candidate leads on it")
+    same(runner.stop(), 0, "held: and releases it")
+    kept = s3.ask("HEAD", "/held/job")[1]
+    same(
+        [kept.get(f"x-amz-server-side-encryption{n}") for n in ("", "-aws-kms-key-id")],
+        ["aws:kms", "a-key"],
+        "held: the record is encrypted as the URL says",
+    )
+    store.end()
+
+
 class Unquoting(Server):
     """HAProxy before a store: with it If-Match compares only an ETag that has no quotes, as Hetzner's does."""
 
@@ -168,5 +192,5 @@ def rights() -> None:
     store.end()
 
 
-at_once(seaweed, moto, full_disk, rights, unquoting)
+at_once(seaweed, moto, full_disk, rights, held, unquoting)
 done()

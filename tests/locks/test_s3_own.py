@@ -2,6 +2,8 @@
 """The S3 lock's own cases, on an S3 that goes wrong in each way that matters: credentials of every source, signatures,
 answers that are lost, and look-alikes that ignore conditions. What all locks must do: test_s3.py, on real servers."""
 
+import base64
+import hashlib
 import json
 import os
 import sys
@@ -503,6 +505,31 @@ def look_alikes() -> None:
     unfit("knows no conditions", "501", knows_none)
 
 
+def checksums() -> None:
+    """What buckets with Object Lock, or with a policy that demands encryption, want of each PUT."""
+    arn = "arn:aws:kms:us-east-1:1:key/k"
+    for options, sse, kms in (
+        ({}, None, None),
+        ({"sse": "AES256"}, "AES256", None),
+        ({"kms": arn}, "aws:kms", arn),
+        ({"sse": "aws:kms:dsse", "kms": arn}, "aws:kms:dsse", arn),
+    ):
+        with FakeS3() as s3, opened(s3, **options) as d:
+            w = d.write(record())
+            sums = [base64.b64encode(hashlib.sha256(a.body).digest()).decode() for a in s3.puts()]
+            found = [(w["outcome"], [a.headers["x-amz-checksum-sha256"] for a in s3.puts()])]
+            same(found, [("ok", sums)], f"checksums: each PUT has its checksum; {options}")
+            key = "x-amz-server-side-encryption"
+            asked = {(a.headers[key], a.headers[key + "-aws-kms-key-id"]) for a in s3.puts()}
+            same(asked, {(sse, kms)}, f"checksums: and its encryption; {options}")
+    for wrong, said in (({"sse": "aes"}, "AES256, aws:kms"), ({"sse": "AES256", "kms": arn}, "aws:kms")):
+        d = Driver(env={**NONE, **KEYS})
+        place = {"driver": "s3", "file": None, "url": "s3://bucket", "hosts": [{"name": "bucket", "port": 0}]}
+        o = d.open("s3", **place, options=wrong)
+        ok(not o["ok"] and said in o["text"], f"checksums: {wrong} is refused", o["text"])
+        d.end()
+
+
 def rest() -> None:
     with FakeS3() as s3, opened(s3) as d:
         w = d.write(record(), key="dir/a&b <c>")
@@ -531,5 +558,5 @@ def rest() -> None:
         )
 
 
-at_once(credentials, refusals, lost, fit, other_forms, look_alikes, rest)
+at_once(credentials, refusals, lost, fit, other_forms, look_alikes, checksums, rest)
 done()
