@@ -50,11 +50,10 @@ end
 
 -- One region's endpoint is another host; what the user has named stays.
 local function base_of(store)
-	local scheme, host = (store.endpoint or ""):match "^(https?://)([^/]+)"
-	if not scheme then
-		local domain = store.region:find "^cn%-" and "amazonaws.com.cn" or "amazonaws.com"
-		scheme, host = "https://", ("s3.%s.%s"):format(store.region, domain)
+	if store.asked ~= store.region and not store.named then
+		store.endpoint, store.asked = assert(aws.endpoint("s3", store.region, store.profile)), store.region
 	end
+	local scheme, host = store.endpoint:match "^(https?://)([^/]+)"
 	if store.path_style then
 		return scheme .. host .. "/" .. store.bucket, scheme .. host
 	end
@@ -67,14 +66,23 @@ local function open(place)
 	if options.kms and options.sse == "AES256" then
 		error(place.lock .. ": option 'kms': expected sse=aws:kms or sse=aws:kms:dsse beside it, found AES256, which has no key of yours", 0)
 	end
-	local endpoint = options.endpoint or set "AWS_ENDPOINT_URL_S3" or set "AWS_ENDPOINT_URL"
-	local path_style = options.path_style
-	if path_style == nil then -- a bucket with dots fits no certificate; other servers than Amazon's know this form best
-		path_style = endpoint ~= nil or bucket:find(".", 1, true) ~= nil
+	local region, profile = options.region or aws.region(options.profile) or REGION, options.profile
+	local endpoint, named = options.endpoint, true
+	if not endpoint then
+		endpoint, named = aws.endpoint("s3", region, profile)
+	end
+	if not endpoint then
+		error(("%s: %s"):format(place.lock, named.message), 0)
+	end
+	local style, path_style = aws.setting("s3.addressing_style", profile), options.path_style
+	if path_style == nil and (style == "path" or style == "virtual") then
+		path_style = style == "path"
+	elseif path_style == nil then -- a bucket with dots fits no certificate; other servers than Amazon's know this form best
+		path_style = named or bucket:find(".", 1, true) ~= nil
 	end
 	return {
-		bucket = bucket, lock = place.lock, endpoint = endpoint, path_style = path_style, ca = options.ca or set "AWS_CA_BUNDLE",
-		region = options.region or aws.region(options.profile) or REGION, region_given = options.region ~= nil,
+		bucket = bucket, lock = place.lock, endpoint = endpoint, named = named, asked = region, profile = profile, path_style = path_style,
+		ca = options.ca or set "AWS_CA_BUNDLE" or aws.setting("ca_bundle", profile), region = region, region_given = options.region ~= nil,
 		credentials = aws.credentials { profile = options.profile, region = options.region },
 		sse = options.sse or (options.kms and "aws:kms"), kms = options.kms,
 		ids = {}, order = {}, count = 0,

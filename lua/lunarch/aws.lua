@@ -1,4 +1,4 @@
--- lunarch.aws: credentials and the region for requests to AWS, and to what speaks its protocols, found where the AWS tools find them.
+-- lunarch.aws: credentials, the region and the endpoint for requests to AWS, and to what speaks its protocols, found where the AWS tools find them.
 -- They are for http's option aws_sigv4, which signs. Not here: the services themselves, and logins that need a person (SSO).
 
 local use = ...
@@ -30,27 +30,31 @@ local function read_file(path)
 	return text
 end
 
--- A line that begins with a blank belongs to the value before it, and no value that matters here has such lines.
+-- A line that is further in than the key before it belongs to that key: after "s3 =" the key "addressing_style" is "s3.addressing_style" here.
 local function parse(text, name_of)
-	local sections, current = {}, nil
+	local sections, current, above, depth = {}, nil, nil, 0
 	for line in (text or ""):gmatch "[^\r\n]+" do
-		local heading = line:match "^%[%s*(.-)%s*%]"
+		local heading, blanks = line:match "^%[%s*(.-)%s*%]", #line:match "^%s*"
+		local key, value = line:match "^%s*([^#;=%s][^=]-)%s*=%s*(.-)%s*$"
 		if heading then
 			local name = name_of(heading)
-			current = name and (sections[name] or {})
+			current, above = name and (sections[name] or {}), nil
 			sections[name or ""] = current
-		elseif current and not line:find "^[%s#;]" then
-			local key, value = line:match "^([^=]-)%s*=%s*(.-)%s*$"
-			if key then
-				current[key:lower()] = value
+		elseif current and key and above and blanks > depth then
+			if current[above] == "" then
+				current[above .. "." .. key:lower()] = value
 			end
+		elseif current and key then
+			above, depth = key:lower(), blanks
+			current[above] = value
 		end
 	end
 	return sections
 end
 
 local function in_config(heading)
-	return heading == "default" and heading or heading:match "^profile%s+[\"']?(.-)[\"']?$"
+	local services = heading:match "^services%s+[\"']?(.-)[\"']?$"
+	return services and "services " .. services or heading == "default" and heading or heading:match "^profile%s+[\"']?(.-)[\"']?$"
 end
 
 local function in_credentials(heading)
@@ -61,9 +65,13 @@ local function place_of(variable, name)
 	return os.getenv(variable) or (os.getenv "HOME" or "") .. "/.aws/" .. name
 end
 
+local function of_config(name)
+	return parse(read_file(place_of("AWS_CONFIG_FILE", "config")), in_config)[name]
+end
+
 -- Both files' keys of a profile; what the credentials file says counts. nil: neither has it.
 local function profile_of(name)
-	local config = parse(read_file(place_of("AWS_CONFIG_FILE", "config")), in_config)[name]
+	local config = of_config(name)
 	local secret = parse(read_file(place_of("AWS_SHARED_CREDENTIALS_FILE", "credentials")), in_credentials)[name]
 	if not config and not secret then
 		return nil
@@ -78,6 +86,57 @@ end
 local function set(name)
 	local value = os.getenv(name)
 	return value ~= "" and value or nil
+end
+
+-- ---- where a service is asked ----
+
+-- nil: nothing names one; false and an error's text: what names one is wrong.
+local function configured(service, name, profile)
+	if (set "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS" or profile.ignore_configured_endpoint_urls or ""):lower() == "true" then
+		return nil
+	end
+	local services = profile.services and of_config("services " .. profile.services)
+	if profile.services and not services then
+		return false, ("profile %s: services = %s: expected a section [services %s], found none"):format(name, profile.services, profile.services)
+	end
+	local url = set("AWS_ENDPOINT_URL_" .. service:upper()) or set "AWS_ENDPOINT_URL" or services and services[service .. ".endpoint_url"]
+		or profile.endpoint_url
+	if url and not url:find "^https?://[^/?#@%s]+/?$" then
+		return false, ("the endpoint of %s, in AWS_ENDPOINT_URL or profile %s: expected a URL as https://HOST:PORT, found another text"):format(service, name)
+	end
+	return url
+end
+
+-- Amazon's own. China's partition has domains of its own.
+local function host_of(service, region, profile)
+	local function is_set(name, key)
+		return (set(name) or profile[key] or ""):lower() == "true"
+	end
+	local china = region:find "^cn%-" ~= nil
+	local domain, new = china and "amazonaws.com.cn" or "amazonaws.com", china and "api.amazonwebservices.com.cn" or "api.aws"
+	local name = service .. (is_set("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint") and "-fips" or "")
+	if not is_set("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint") then
+		return ("%s.%s.%s"):format(name, region, domain)
+	elseif service == "s3" then
+		return ("s3%s.dualstack.%s.%s"):format(name:sub(3), region, domain)
+	end
+	return ("%s.%s.%s"):format(name, region, new)
+end
+
+local function chosen(name)
+	name = name or set "AWS_PROFILE" or "default"
+	return name, profile_of(name) or {}
+end
+
+-- The URL, and whether it was configured; nil and an error's text.
+local function endpoint_of(service, region, name)
+	local profile
+	name, profile = chosen(name)
+	local url, wrong = configured(service, name, profile)
+	if url == false then
+		return nil, wrong
+	end
+	return url or "https://" .. host_of(service, region, profile), url ~= nil
 end
 
 -- ---- what the sources answer: credentials; nil if the source is not set up; false and an error's text if it fails ----
@@ -119,23 +178,20 @@ local function environment()
 	return { key = key, secret = secret, token = set "AWS_SESSION_TOKEN", source = "the environment" }
 end
 
--- China's partition has a domain of its own.
-local function domain(region)
-	return region and region:find "^cn%-" and "amazonaws.com.cn" or "amazonaws.com"
-end
-
-local function sts_url(region)
-	return set "AWS_ENDPOINT_URL_STS" or set "AWS_ENDPOINT_URL"
-		or (region and ("https://sts.%s.%s"):format(region, domain(region)) or "https://sts.amazonaws.com")
-end
-
 local function session_name(name)
 	return name or ("lunarch-%d"):format(math.floor(time.now()))
 end
 
-local function from_sts(where, region, form, sign)
+-- profile: nil: the environment's.
+local function from_sts(where, region, profile, form, sign)
 	form.Version = "2011-06-15"
-	local r, err = ask(where, { url = sts_url(region):gsub("/+$", "") .. "/", form = form, timeout = STS, aws_sigv4 = sign })
+	local url, known = endpoint_of("sts", region or "us-east-1", profile)
+	if not url then
+		return false, ("%s: %s"):format(where, known)
+	elseif not region and not known then
+		url = "https://sts.amazonaws.com"
+	end
+	local r, err = ask(where, { url = url:gsub("/+$", "") .. "/", form = form, timeout = STS, aws_sigv4 = sign })
 	if not r then
 		return false, err
 	end
@@ -147,7 +203,7 @@ local function from_sts(where, region, form, sign)
 end
 
 -- The token's file is read each time: whoever made it replaces it.
-local function web_identity(file, role, name, region)
+local function web_identity(file, role, name, region, profile)
 	if not file or not role then
 		return nil
 	end
@@ -155,7 +211,7 @@ local function web_identity(file, role, name, region)
 	if not token then
 		return false, "web identity: the token's file: " .. why
 	end
-	return from_sts("web identity, by STS", region, { Action = "AssumeRoleWithWebIdentity", RoleArn = role, RoleSessionName = session_name(name),
+	return from_sts("web identity, by STS", region, profile, { Action = "AssumeRoleWithWebIdentity", RoleArn = role, RoleSessionName = session_name(name),
 		WebIdentityToken = token:match "^%s*(.-)%s*$" })
 end
 
@@ -246,7 +302,7 @@ local function assumed(name, profile, region, depth)
 	if not base then
 		return false, err or ("profile %s: what its role is assumed with has no credentials"):format(name)
 	end
-	return from_sts(("profile %s, by STS"):format(name), region, { Action = "AssumeRole", RoleArn = profile.role_arn,
+	return from_sts(("profile %s, by STS"):format(name), region, name, { Action = "AssumeRole", RoleArn = profile.role_arn,
 		RoleSessionName = session_name(profile.role_session_name), ExternalId = profile.external_id, DurationSeconds = profile.duration_seconds },
 		{ region = region or "us-east-1", service = "sts", key = base.key, secret = base.secret, token = base.token })
 end
@@ -261,7 +317,7 @@ function of_profile(name, region, depth, itself)
 	end
 	region = region or profile.region
 	if profile.role_arn and profile.web_identity_token_file then
-		return web_identity(profile.web_identity_token_file, profile.role_arn, profile.role_session_name, region)
+		return web_identity(profile.web_identity_token_file, profile.role_arn, profile.role_session_name, region, name)
 	elseif profile.role_arn and not itself then
 		return assumed(name, profile, region, depth)
 	elseif profile.aws_access_key_id and profile.aws_secret_access_key then
@@ -380,8 +436,24 @@ return function(natives)
 		return setmetatable({ profile = options.profile, region = options.region or aws.region(options.profile), refused = false }, Credentials)
 	end
 
+	function aws.endpoint(service, region, profile)
+		given.text("aws.endpoint: service", service)
+		given.text("aws.endpoint: region", region)
+		local url, known = endpoint_of(service, region, profile)
+		if not url then
+			return natives.fail("invalid", "aws: " .. known)
+		end
+		return url, known
+	end
+
+	function aws.setting(name, profile)
+		given.text("aws.setting: name", name)
+		local _, of = chosen(profile)
+		return of[name]
+	end
+
 	function aws.region(profile)
-		local of = profile_of(profile or set "AWS_PROFILE" or "default") or {}
+		local _, of = chosen(profile)
 		if profile then
 			return of.region or set "AWS_REGION" or set "AWS_DEFAULT_REGION"
 		end

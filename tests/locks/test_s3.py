@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import s3_servers
 from candidates import Candidate
 from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, missed_notices, run
-from processes import LUNARCH, PATIENCE, ROOT
+from processes import LUNARCH, PATIENCE, ROOT, scratch
 from servers import Server, ask
 from stores import FullS3, MotoS3, S3
 from tap import at_once, done, ok, same
@@ -85,6 +85,72 @@ def held() -> None:
         "held: the record is encrypted as the URL says",
     )
     store.end()
+
+
+CONFIG = """[default]
+region = eu-west-1
+[profile global]
+endpoint_url = https://global.example
+[profile both]
+endpoint_url = https://global.example
+services = mine
+[profile ignoring]
+ignore_configured_endpoint_urls = true
+endpoint_url = https://global.example
+[profile fips]
+use_fips_endpoint = true
+[profile dual]
+use_dualstack_endpoint = true
+[profile indented]
+  region = eu-west-1
+  # a comment
+  services = mine
+[services mine]
+s3 =
+  endpoint_url = https://s3.example
+  other = x
+sts =
+    endpoint_url = https://sts.example
+"""
+ASKED = """import botocore.config, botocore.session
+signed = botocore.config.Config(signature_version="v4", s3={"addressing_style": "path"})
+calls = {"s3": ("get_object", {"Bucket": "bucket", "Key": "k"}), "sts": ("get_caller_identity", {})}
+for service, (call, given) in calls.items():
+    client = botocore.session.Session().create_client(service, region_name="eu-west-1", config=signed)
+    print("/".join(client.generate_presigned_url(call, given).split("?")[0].split("/")[:3]))
+"""
+ENVIRONMENTS: list[dict[str, str]] = [
+    {},
+    {"AWS_ENDPOINT_URL": "https://e.example"},
+    {"AWS_ENDPOINT_URL": "https://e.example", "AWS_ENDPOINT_URL_STS": "https://f.example"},
+    {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true", "AWS_ENDPOINT_URL": "https://e.example", "AWS_PROFILE": "both"},
+    {"AWS_ENDPOINT_URL": "https://e.example", "AWS_PROFILE": "both"},
+    {"AWS_USE_FIPS_ENDPOINT": "true", "AWS_USE_DUALSTACK_ENDPOINT": "true"},
+    *({"AWS_PROFILE": name} for name in ("global", "both", "ignoring", "fips", "dual", "indented")),
+]
+
+
+def endpoints() -> None:
+    """Each is where Amazon's own library asks."""
+    path = os.path.join(scratch(), "aws-config")
+    with open(path, "w") as f:
+        f.write(CONFIG)
+    script = """local aws = require "lunarch.aws"
+      return { on_leading = function()
+        for _, service in ipairs { "s3", "sts" } do print(aws.endpoint(service, "eu-west-1"), "") end
+        lunarch.exit()
+      end }"""
+    for given in ENVIRONMENTS:
+        env = {**os.environ, **S3.env, "AWS_CONFIG_FILE": path, "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", **given}
+        told = subprocess.run([s3_servers.installed("python"), "-c", ASKED], env=env, capture_output=True, text=True)
+        c = Candidate("--lock", "none:", "-e", script, env=env, options=())
+        c.leave(PATIENCE)
+        ours = [e["message"].split()[0] for e in c.all("print")]
+        ok(
+            ours == told.stdout.split() and len(ours) == 2,
+            f"endpoints: {given}: {ours}",
+            f"{told.stdout} {told.stderr}",
+        )
 
 
 class Unquoting(Server):
@@ -192,5 +258,5 @@ def rights() -> None:
     store.end()
 
 
-at_once(seaweed, moto, full_disk, rights, held, unquoting)
+at_once(seaweed, moto, full_disk, rights, held, endpoints, unquoting)
 done()

@@ -76,6 +76,7 @@ def credentials() -> None:
         }
         works("of the environment, with a session token", s3, temporary, "AKtemp")
         files(s3, home)
+        configured(s3, home)
         roles(s3, home)
         for_containers(s3, home)
         instance(s3)
@@ -114,6 +115,34 @@ def files(s3: Any, home: str) -> None:
         ok(told(d.read(), "refused", "SSO", "credential_process"), "credentials: a profile of SSO is told what to do")
     with opened(s3, {"HOME": home}, profile="nobody's") as d:
         ok(told(d.read(), "refused", "nobody's", "neither"), "credentials: a profile that is nowhere is told")
+
+
+def configured(s3: Any, home: str) -> None:
+    """Where the profile says that S3 is. The order: tests/locks/test_s3.py, beside Amazon's own library."""
+    with open(f"{home}/.aws/config", "a") as f:
+        f.write(f"[profile near]\nendpoint_url = {s3.url}\n")
+        f.write(
+            f"[profile named]\nservices = dev\n[services dev]\nsts =\n  endpoint_url = x\n"
+            f"s3 =\n  endpoint_url = {s3.url}\n"
+        )
+        f.write(f"[profile host]\nendpoint_url = http://localhost:{s3.port}\ns3 =\n    addressing_style = virtual\n")
+        f.write("[profile lost]\nservices = nowhere\n[profile odd]\nendpoint_url = localhost:9000\n")
+
+    def at(profile: str) -> Any:
+        d = Driver(env={**NONE, **KEYS, "HOME": home, "AWS_PROFILE": profile})
+        place = {"driver": "s3", "file": None, "url": "s3://bucket", "hosts": [{"name": "bucket", "port": 0}]}
+        return d, d.open("s3", **place)
+
+    for profile in ("near", "named"):
+        with at(profile)[0] as d:
+            same(d.read()["outcome"], "absent", f"endpoint: the one of profile {profile} is asked")
+    with at("host")[0] as d:
+        d.read()
+        same(s3.asked[-1].headers["Host"], f"bucket.localhost:{s3.port}", "endpoint: with its addressing style")
+    for profile, said in (("lost", "expected a section [services nowhere]"), ("odd", "expected a URL as https://HOST")):
+        d, o = at(profile)
+        ok(not o["ok"] and said in o["text"], f"endpoint: profile {profile} is refused, and why", o["text"])
+        d.end()
 
 
 def roles(s3: Any, home: str) -> None:

@@ -1,7 +1,7 @@
 ---@meta lunarch.aws
 -- luacheck: ignore
 
----Credentials and the region for requests to AWS, and to what speaks its protocols, found where the AWS tools find them. They are for
+---Credentials, the region and the endpoint for requests to AWS, and to what speaks its protocols, found where the AWS tools find them. They are for
 ---http's option `aws_sigv4`, which signs a request.
 ---@class lunarch.aws
 local aws = {}
@@ -41,5 +41,20 @@ function aws.credentials(options) end
 ---@param profile? string
 ---@return string? region
 function aws.region(profile) end
+
+---Where the AWS tools would ask a service: `AWS_ENDPOINT_URL_<SERVICE>`, `AWS_ENDPOINT_URL`, `endpoint_url` of the profile's `services` section, or of
+---the profile; else Amazon's own, which `use_fips_endpoint` and `use_dualstack_endpoint` change.
+---@param service string as "s3"
+---@param region string
+---@param profile? string
+---@return string? url
+---@return boolean|lunarch.Error configured whether it was named; or the error, "invalid": what names it is wrong
+function aws.endpoint(service, region, profile) end
+
+---A setting of the profile, as the AWS tools' files have it; one that stands below `s3 =` is called "s3.addressing_style".
+---@param name string in lower case
+---@param profile? string
+---@return string? value
+function aws.setting(name, profile) end
 
 return aws
