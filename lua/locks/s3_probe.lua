@@ -6,7 +6,7 @@ local time, log = lunarch.time, lunarch.log
 
 local RACERS <const>, ROUNDS <const> = 3, 3
 local TIMEOUT <const> = 10 -- seconds for each request
-local PAUSE <const>, PAUSE_MAX <const> = 1, 30 -- seconds before another probe: doubled each time that PUTs were answered and proved nothing
+local PAUSE <const>, PAUSE_MAX <const> = 1, 30 -- seconds before another probe: doubled each time that no PUT was done
 
 local function random_name()
 	local file = io.open "/proc/sys/kernel/random/uuid"
@@ -25,9 +25,9 @@ local function soon()
 	return { ends = time.monotonic() + TIMEOUT }
 end
 
--- Ends a probe. kind: "unfit" for good, else an outcome. answered: PUTs were, so that the next probe waits.
-local function verdict(kind, text, answered)
-	error({ kind = kind, text = text, answered = answered }, 0)
+-- Ends a probe. kind: "unfit" for good, else an outcome. none_done: the next probe waits. It does not after errors: they may be over at once.
+local function verdict(kind, text, none_done)
+	error({ kind = kind, text = text, none_done = none_done }, 0)
 end
 
 -- s3: how s3.lua asks, and what it makes of answers. Returns unproven(store, key, op): nil if the endpoint keeps both conditions, else an outcome
@@ -49,7 +49,7 @@ return function(s3)
 			unfit(store, ("%s was answered by status %d %s"):format(what, r.status, code or ""))
 		end
 		local outcome, text = s3.refusal(store, r, code)
-		verdict(outcome or "failed", "the probe of conditional PUTs: " .. text, true)
+		verdict(outcome or "failed", "the probe of conditional PUTs: " .. text)
 	end
 
 	-- At once, each with a text of its own. Returns the text that won; nil: none did, and store.lost says so.
@@ -177,7 +177,7 @@ return function(s3)
 			log.error("store_unfit", { message = result.text })
 		else
 			store.wrong = type(result) == "table" and result.kind and result or { kind = "failed", text = tostring(result) }
-			store.pause = store.wrong.answered and math.min(PAUSE_MAX, (store.pause or PAUSE / 2) * 2) or nil
+			store.pause = store.wrong.none_done and math.min(PAUSE_MAX, (store.pause or PAUSE / 2) * 2) or nil
 			store.probe_at = time.monotonic() + (store.pause or 0)
 		end
 	end
