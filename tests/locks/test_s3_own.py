@@ -537,12 +537,13 @@ def look_alikes() -> None:
 def checksums() -> None:
     """What buckets with Object Lock, or with a policy that demands encryption, want of each PUT."""
     arn = "arn:aws:kms:us-east-1:1:key/k"
-    for options, sse, kms in (
+    cases: tuple[tuple[dict[str, str], str | None, str | None], ...] = (
         ({}, None, None),
         ({"sse": "AES256"}, "AES256", None),
         ({"kms": arn}, "aws:kms", arn),
         ({"sse": "aws:kms:dsse", "kms": arn}, "aws:kms:dsse", arn),
-    ):
+    )
+    for options, sse, kms in cases:
         with FakeS3() as s3, opened(s3, **options) as d:
             w = d.write(record())
             sums = [base64.b64encode(hashlib.sha256(a.body).digest()).decode() for a in s3.puts()]
