@@ -363,6 +363,15 @@ static void set_tls(lua_State *L, int spec, MYSQL *my)
 	set_text(my, MYSQL_OPT_SSL_KEY, field(L, spec, "key"));
 }
 
+/* tls_on_verify is built for one release of the library, whose own structs it looks into. The package may have been
+ * replaced since by one that needs it, or another. */
+static bool verifies(void)
+{
+	unsigned long loaded = mysql_get_client_version() / 100, built = MARIADB_PACKAGE_VERSION_ID / 100;
+
+	return loaded == built || (loaded < 304 && built < 304);
+}
+
 /* timeout: seconds, bounds each wait of the thread; the task waits no longer than it has said itself. */
 static MYSQL *handle_new(lua_State *L, int spec, unsigned timeout)
 {
@@ -468,6 +477,14 @@ static int conn_connect(lua_State *L)
 		return luaL_error(L, "mysql: another task uses this connection");
 	conn_close(c);
 	c->failure = (struct failure){ 0 };
+	bool by_name = flag(L, 2, "tls") && !flag(L, 2, "insecure");
+	if (by_name && !verifies()) {
+		fail(c, true, 0, "",
+		     "its certificate cannot be verified: Lunarch's module for MariaDB was built for Connector/C "
+		     MARIADB_PACKAGE_VERSION ", and the libmariadb that is installed is another release: install the "
+		     "module that was built for this system, or that release");
+		return push_failure(L, c, "failed", true);
+	}
 	for (int i = 0; i < 5; i++)
 		texts[i] = field(L, 2, names[i]);
 	struct login *l = mem_zero(sizeof *l);
@@ -475,7 +492,7 @@ static int conn_connect(lua_State *L)
 	lua_getfield(L, 2, "port");
 	l->port = (unsigned)lua_tointeger(L, -1);
 	l->timeout_s = (unsigned)fmin(3600, ceil(fmax(1, timeout)));
-	l->by_name = flag(L, 2, "tls") && !flag(L, 2, "insecure");
+	l->by_name = by_name;
 	l->turn = c->logins->turn;
 	l->my = handle_new(L, 2, l->timeout_s);
 	if (!l->my) {

@@ -8,6 +8,7 @@ import re
 import subprocess
 from typing import Any, NamedTuple
 
+from next_debian import next_debian
 from processes import ROOT
 
 ZONE = "Europe/Berlin"
@@ -55,12 +56,12 @@ def debian() -> list[str]:
 
 
 def cronie() -> list[str]:
-    root = subprocess.run([os.path.join(ROOT, "tests/lib/cronie.sh")], stdout=subprocess.PIPE, text=True, check=True)
-    lib = root.stdout.strip() + "/usr/lib/x86_64-linux-gnu"
+    root = next_debian("cronie", "libc6")
+    lib = root + "/usr/lib/x86_64-linux-gnu"
     return [
         f"{lib}/ld-linux-x86-64.so.2",
         *("--library-path", lib),
-        *(root.stdout.strip() + "/usr/sbin/crond", "-f", "-p"),
+        *(root + "/usr/sbin/crond", "-f", "-p"),
     ]
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from hostile import CLEAN
+from next_debian import next_debian
 from pki import Pki
 from processes import LUNARCH, PATIENCE, scratch
 from tap import note, ok, run
@@ -180,6 +181,21 @@ def test_without_authority() -> None:
         end.close()
 
 
+def test_other_library() -> None:
+    """A module of MariaDB's that was built for another libmariadb, which would believe a certificate for another host"""
+    newer = {"LD_LIBRARY_PATH": next_debian("libmariadb3") + "/usr/lib/x86_64-linux-gnu"}
+    url = f"mysql://zoe:{SECRET}@127.0.0.1:{{port}}/d?ca={{ca}}#x"
+    for name, certificate in (("the right server", PKI.server()), ("a server of another name", ELSEWHERE)):
+        end = Endpoint(certificate, "mysql")
+        status, said = tried(lock(url, newer), end.port, PKI.ca)
+        ok(
+            status != 0 and not end.through and "built for Connector/C" in said,
+            f"mysql, another libmariadb than it was built for: {name} is refused, and the reason told",
+            said,
+        )
+        end.close()
+
+
 def test_matrix() -> None:
     """Every client with every server"""
     with ThreadPoolExecutor(6) as pool:
@@ -189,4 +205,4 @@ def test_matrix() -> None:
 
 
 note(f"{len(CLIENTS)} clients, {len(SERVERS)} servers; OpenSSL of the endpoints: {ssl.OPENSSL_VERSION}")
-run([test_control, test_without_authority, test_matrix])
+run([test_control, test_without_authority, test_other_library, test_matrix])
