@@ -501,7 +501,6 @@ static pid_t hold(const int *fds, int keep, pid_t group)
 	close(fds[!keep]);
 	if (group < 0 ? setsid() < 0 : setpgid(0, group) < 0)
 		_exit(1);
-	report();
 	wait_for_ever();
 	return 0;
 }
