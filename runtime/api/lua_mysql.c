@@ -480,8 +480,8 @@ static int conn_connect(lua_State *L)
 	bool by_name = flag(L, 2, "tls") && !flag(L, 2, "insecure");
 	if (by_name && !verifies()) {
 		fail(c, true, 0, "",
-		     "its certificate cannot be verified: Lunarch's module for MariaDB was built for Connector/C "
-		     MARIADB_PACKAGE_VERSION ", and the libmariadb that is installed is another release: install the "
+		     "its certificate cannot be verified: Lunarch's module for MariaDB was built for Connector/C " MARIADB_PACKAGE_VERSION
+		     ", and the libmariadb that is installed is another release: install the "
 		     "module that was built for this system, or that release");
 		return push_failure(L, c, "failed", true);
 	}

@@ -58,11 +58,7 @@ def debian() -> list[str]:
 def cronie() -> list[str]:
     root = next_debian("cronie", "libc6")
     lib = root + "/usr/lib/x86_64-linux-gnu"
-    return [
-        f"{lib}/ld-linux-x86-64.so.2",
-        *("--library-path", lib),
-        *(root + "/usr/sbin/crond", "-f", "-p"),
-    ]
+    return [f"{lib}/ld-linux-x86-64.so.2", *("--library-path", lib), *(root + "/usr/sbin/crond", "-f", "-p")]
 
 
 def build_clock(place: str) -> str:

@@ -440,7 +440,7 @@ class Look:
 
 def serving(certificate: Any = None) -> Any:
     a = Api(pki=pki, certificate=certificate)
-    a.edit("lock", holderIdentity="x", leaseDurationSeconds=600, renewTime="2026-01-01T00:00:00.000000Z")
+    a.edit("lock", holderIdentity="x", leaseDurationSeconds=600, renewTime="2099-01-01T00:00:00.000000Z")
     return a
 
 

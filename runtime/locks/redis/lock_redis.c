@@ -38,11 +38,12 @@ struct redis_lock {
 	struct lock_user user;       /* first */
 	struct redis_server *server; /* the user's */
 	char *key, *state;
-	const char *mark;             /* what the names of the state's fields end with */
-	char history[48];             /* the replication id of the server of our last write, */
-	const struct lock_link *host; /* and which of the hosts it was */
-	bool unsettled;               /* a write may be on the primary alone */
-	struct lock_link *moved; /* to the server of a cluster that has the key, as another has said; NULL: none has */
+	const char *mark;       /* what the names of the state's fields end with */
+	char history[48];       /* the replication id of the server of our last write, */
+	struct lock_link *host; /* and which of the hosts it was; held */
+	bool unsettled;         /* a write may be on the primary alone */
+	struct lock_link
+		*moved; /* to the server of a cluster that has the key, as another has said; held. NULL: none has */
 
 	/* Of the operation under way: */
 	bool inquires;   /* the call is with the server, which asks the hosts first; then comes the stage */
@@ -184,7 +185,7 @@ static void redis_start(struct redis_lock *l, int stage)
 		lock_op_ask(&l->user.op, l->moved, &l->user.call);
 		return;
 	}
-	l->moved = NULL;
+	redis_server_hold(s, &l->moved, NULL);
 	l->inquires = s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s));
 	if (l->inquires)
 		redis_server_ask(s, &l->user);
@@ -219,9 +220,7 @@ static bool redis_follow(struct redis_lock *l, const char *text)
 	char *name = mem_dupn(space + 1, (size_t)(colon - space - 1));
 	struct lock_link *to = redis_server_at(l->server, *name ? name : from->url->host[0].name, port);
 	free(name);
-	if (!to)
-		return false;
-	l->moved = to;
+	redis_server_hold(l->server, &l->moved, to);
 	l->whole = false;
 	lock_op_ask(&l->user.op, to, &l->user.call);
 	return true;
@@ -260,7 +259,7 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 	if (redis_follow(l, text))
 		return;
 	if (e->elsewhere) {
-		l->moved = NULL;
+		redis_server_hold(l->server, &l->moved, NULL);
 		redis_server_pass(l->server);
 	}
 	char *name = redis_key_advice(l, e, text);
@@ -286,7 +285,7 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
 	lock_failover_see(&l->user.doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
-	l->host = l->user.op.link;
+	redis_server_hold(l->server, &l->host, l->user.op.link);
 	if (l->server->place.replicas && l->user.durable) {
 		l->stage = REDIS_ACKNOWLEDGE;
 		redis_send_wait(l);
@@ -541,6 +540,8 @@ static void redis_free(struct lock_user *u)
 {
 	struct redis_lock *l = (struct redis_lock *)u;
 
+	redis_server_hold(l->server, &l->moved, NULL);
+	redis_server_hold(l->server, &l->host, NULL);
 	free(l->key);
 	free(l->state);
 	free(l);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OTHERS 100    /* addresses that a cluster tells us of: what answers may be anything */
 #define ALIVE "alive" /* no lock's channel, which end with ":changed" or ":next:changed" */
 
 /* ---- which of the hosts is the primary ---- */
@@ -20,6 +19,7 @@ struct redis_host {
 	struct lock_url url;     /* with this host alone; all else in it is borrowed */
 	struct lock_link *link;
 	struct lock_call call;
+	int holders; /* of redis_server_hold; what nobody holds goes when another address is named */
 
 	/* What it has said in this inquiry: */
 	uint64_t said; /* the number of the connection on which it said that it is a primary, plus one; 0: it did not */
@@ -282,22 +282,57 @@ static bool host_is(const struct redis_host *h, const char *name, int port)
 	return h->url.host[0].port == port && strcmp(h->url.host[0].name, name) == 0;
 }
 
+static void other_free(struct redis_host *h)
+{
+	lock_link_free(h->link);
+	free(h->url.host[0].name);
+	free(h);
+}
+
+/* What answers name may be anything. */
+static void others_sweep(struct redis_server *s)
+{
+	struct redis_host **at = &s->others;
+
+	for (struct redis_host *h; (h = *at);) {
+		if (h->holders) {
+			at = &h->next;
+			continue;
+		}
+		*at = h->next;
+		other_free(h);
+	}
+}
+
 struct lock_link *redis_server_at(struct redis_server *s, const char *name, int port)
 {
-	struct redis_host *h = s->host, **at = &s->others;
-	int count = 0;
+	struct redis_host *h = s->host;
 
 	for (; h < s->host + s->place.url.hosts; h++)
 		if (host_is(h, name, port))
 			return h->link;
-	for (; *at; at = &(*at)->next, count++)
-		if (host_is(*at, name, port))
-			return (*at)->link;
-	if (count == OTHERS)
-		return NULL;
-	*at = mem_zero(sizeof **at);
-	host_init(*at, s, s->base.env, mem_dup(name), port);
-	return (*at)->link;
+	for (h = s->others; h; h = h->next)
+		if (host_is(h, name, port))
+			return h->link;
+	others_sweep(s);
+	h = mem_zero(sizeof *h);
+	host_init(h, s, s->base.env, mem_dup(name), port);
+	h->next = s->others;
+	s->others = h;
+	return h->link;
+}
+
+static void other_count(struct redis_server *s, const struct lock_link *link, int more)
+{
+	for (struct redis_host *h = s->others; h; h = h->next)
+		h->holders += h->link == link ? more : 0;
+}
+
+void redis_server_hold(struct redis_server *s, struct lock_link **held, struct lock_link *link)
+{
+	other_count(s, link, 1);
+	other_count(s, *held, -1);
+	*held = link;
 }
 
 void redis_server_pass(struct redis_server *s)
@@ -341,9 +376,7 @@ static void server_free(struct lock_server *server)
 	}
 	for (struct redis_host *h; (h = s->others);) {
 		s->others = h->next;
-		lock_link_free(h->link);
-		free(h->url.host[0].name);
-		free(h);
+		other_free(h);
 	}
 	lock_link_free(s->base.notices);
 	lock_url_fini(&s->place.url);

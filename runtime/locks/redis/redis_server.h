@@ -42,8 +42,11 @@ extern const struct lock_server_ops redis_server_ops;
  * of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);
 
-/* To that server of a cluster, with the same user and password. NULL: they are too many. */
+/* To that server of a cluster, with the same user and password. It stays until the next call, and while it is held. */
 struct lock_link *redis_server_at(struct redis_server *s, const char *name, int port);
+
+/* A lock keeps a link in *held, instead of the one that was there. NULL: none. Any link may be given. */
+void redis_server_hold(struct redis_server *s, struct lock_link **held, struct lock_link *link);
 
 /* The link's host cannot say where a key is: the next host of the URL is asked. */
 void redis_server_pass(struct redis_server *s);

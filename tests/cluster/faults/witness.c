@@ -41,6 +41,23 @@ static long long now_ms(void)
 	return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* What was sent SIGKILL runs no more code, though a busy machine may let it wait for its end. */
+static int was_killed(int pid)
+{
+	char path[64], line[200];
+	unsigned long long pending = 0, one;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/status", pid);
+	if (!(f = fopen(path, "r")))
+		return 0;
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "SigPnd: %llx", &one) == 1 || sscanf(line, "ShdPnd: %llx", &one) == 1)
+			pending |= one;
+	fclose(f);
+	return (pending >> (SIGKILL - 1) & 1) != 0;
+}
+
 /* A process that is exiting runs no more code but may not have closed its files yet; its descriptors cannot be seen. */
 static int other_holder(const struct stat *mine)
 {
@@ -55,7 +72,7 @@ static int other_holder(const struct stat *mine)
 		if (pid <= 0 || pid == getpid())
 			continue;
 		snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, WITNESS_FD);
-		if (stat(path, &st) == 0 && st.st_ino == mine->st_ino && st.st_dev == mine->st_dev)
+		if (stat(path, &st) == 0 && st.st_ino == mine->st_ino && st.st_dev == mine->st_dev && !was_killed(pid))
 			found = pid;
 	}
 	if (d)
