@@ -211,8 +211,9 @@ MODEL   := tests/model/check.py tests/model/broken.py tests/model/replay.py
 MUTANTS := mutants:tests/sim/mutants.py
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
-# runs nothing of ours; and without what is about a browser and other languages.
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/cli/page.py tests/cli/any_language.py tests/cli/alerts.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+# runs nothing of ours; without what is about a browser and other languages; and without what only waits longer there: the manual
+# pages, the days of Debian's cron (test_cron.c and the fuzzers read crontabs), readiness, doctor on every store.
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) $(patsubst %,tests/cli/%.py,pages cron ready doctor_full) tests/cli/page.py tests/cli/any_language.py tests/cli/alerts.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -231,6 +232,16 @@ STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.
 PREVIOUS := 0a6d862
 PREVIOUS_QUEUE := $(if $(wildcard .git),previous:tests/cluster/previous/beside.py)
+# What `make test` runs: all pure machines and unit tests, and each promise once with real processes, on the file lock and on Redis.
+# script, ctl, look, cron_*: what README shows; stop: the tree is dead before the next one leads (P1), and nothing is left (P2);
+# locks/test_*: compare-and-swap, tokens that grow (P4), nothing of others overwritten (P7); faults/redis: deaths, freezes and cuts
+# (P1, P3, P5, P6); history, reload, handover: what a term leaves, and yielding.
+TEST_SYSTEM := $(patsubst %,plain:tests/%.py,\
+    cli/exec cli/ctl cli/look cli/reload cli/handover cli/history cli/release cli/completion cli/docs cli/cron_runs cli/next_record \
+    script/test_scripts script/test_hooks script/test_life script/test_checkpoint script/test_stop script/test_load script/test_next \
+    stop/run stop/leftover stop/gap stop/own locks/test_file locks/test_redis locks/race locks/shared locks/tls \
+    cluster/faults/redis cluster/faults/checkpoint cluster/faults/mended examples/heartbeat examples/report examples/redis install/demo)
+TEST_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(filter $(TEST_SYSTEM),$(PLAIN_QUEUE))
 EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
 
 deps:
@@ -239,17 +250,26 @@ deps:
 test-deps:
 	@scripts/deps.sh test
 
-test: test-deps built-plain
-	@$(QUEUE) $(PLAIN_QUEUE)
-	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules); make test-stores, S3 and Consul; make test-nfs, the file lock on NFS, in a virtual machine."
+# From a fresh clone, with what it installs and builds: 8 minutes on two processors.
+test: test-deps
+	@$(submake) -j $$(nproc) built-plain
+	@$(QUEUE) $(TEST_QUEUE)
+	@echo "make test-every runs everything (CONTRIBUTING.md says what else there is)."
 
-# All that .ci/run runs, as one queue. The servers that come as Go modules are built meanwhile; who needs them waits for them.
+# Everything, as one queue. The servers that come as Go modules are built meanwhile; who needs them waits for them.
 # Not by the name of $(MAKE): make -n would run the queue.
 submake = $(MAKE) --no-print-directory
-test-every: test-deps go-deps fuzz-deps
-	@nice $(submake) s3-servers consul-server kube-server etcd-servers & servers=$$!; \
+test-every: RUN = $(EVERY_QUEUE)
+# Without what `make test` has run: .ci/run runs both.
+test-rest: RUN = $(filter-out $(TEST_QUEUE),$(EVERY_QUEUE))
+test-every test-rest: test-deps go-deps fuzz-deps
+	@nice $(submake) servers & servers=$$!; \
 	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
-	$(QUEUE) $(EVERY_QUEUE); status=$$?; wait $$servers; exit $$status
+	$(QUEUE) $(RUN); status=$$?; wait $$servers; exit $$status
+
+# What is built of Go modules, once for all clones of a user.
+servers: go-deps
+	@$(submake) s3-servers consul-server kube-server etcd-servers
 
 # The entries of test-every, one a line.
 test-entries:
@@ -264,9 +284,17 @@ built-tsan:
 tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
-# With every round and run of the conformance suite, where `make test` does fewer to be done in time.
+# How long each entry takes, for the order of the next run (tests/lib/durations.txt).
+test-durations: export RESULTS = $(CURDIR)/$(BUILD)/results
+test-durations:
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@$(submake) test-every
+	@tests/lib/durations.py write $(RESULTS) >$(BUILD)/durations.txt && mv $(BUILD)/durations.txt tests/lib/durations.txt
+
+# With every round and run of the conformance suite, where the others do fewer to be done in time.
 test-full: export FULL=1
-test-full: test
+test-full: test-deps built-plain
+	@$(QUEUE) $(PLAIN_QUEUE)
 
 # The larger configurations of the model, with their figures: minutes, and up to 8 GB of memory.
 model-full: test-deps
@@ -535,4 +563,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d $(M)/obj/*/*/*.d $(M)/obj/*/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-rest test-durations servers test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE

@@ -28,10 +28,10 @@ done
 shellcheck scripts/*.sh tests/lib/*.sh .ci/run
 # What each mutant changes is there, once.
 tests/sim/mutants.py --check
-# What the order of the tests names is in their queue.
+# What is said of an entry of the tests' queue is said of one that is there.
 make --silent --no-print-directory test-entries >build/lint/entries
-unknown=$(sed -nE 's/^(first|alone) +([^ ]+).*/\2/p' tests/lib/queue.txt | grep -vxFf build/lint/entries || true)
-[ -z "$unknown" ] || { echo "tests/lib/queue.txt names what is no entry of make test-entries: $unknown"; exit 1; }
+unknown=$(cat tests/lib/alone.txt tests/lib/durations.txt | sed '/^#/d; s/ .*//' | grep -vxFf build/lint/entries || true)
+[ -z "$unknown" ] || { echo "tests/lib/alone.txt or durations.txt names what is no entry of make test-entries: $unknown"; exit 1; }
 # What has an interpreter's name is started by it.
 git ls-files -s '*.py' '*.sh' | grep '^100644' | cut -f2 | while read -r file; do
   case $(head -n1 "$file") in '#!'*) echo "$file: not executable" && exit 1 ;; esac

@@ -3,6 +3,7 @@
 
 import atexit
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -271,10 +272,7 @@ def test_dead() -> None:
         "a dead leader: all commands say overdue, with the status that their help promises",
     )
     for w, into, name in zip(watched, seen, ("one", "several")):
-        found = wait_for(
-            lambda into=into: [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"]
-        )
-        ok(found, f"status --watch of {name}: so does it", into)
+        ok(wait_for(functools.partial(silent, into)), f"status --watch of {name}: so does it", into)
         w.kill()
         w.wait(60)
     ok(
@@ -283,6 +281,10 @@ def test_dead() -> None:
     )
     o.stop()
     check(run("status", "--verify", "--lock", lock), 1, "did not renew", what="status --verify: it is 1")
+
+
+def silent(into: list[Any]) -> list[Any]:
+    return [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"]
 
 
 def test_clocks_differ() -> None:

@@ -1,22 +1,16 @@
 #!/bin/sh
-# Runs the given entries of the tests' queue (job.sh) under prove, JOBS at a time, in the order that queue.txt asks for: what takes
-# longest begins first, so that nothing long is left at the end; what needs the machine for itself comes last, one at a time.
-# TAP=1 prints every sentence, else there is prove's summary.
+# Runs the given entries of the tests' queue (job.sh) under prove, JOBS at a time: what took longest last time (durations.txt) begins
+# first, so that nothing long is left at the end; what needs the machine for itself (alone.txt) comes last, one at a time. Ends with the
+# ten slowest. TAP=1 prints every sentence, else there is prove's summary.
 set -eu
 say=--failures
 [ -z "${TAP:-}" ] || say=--verbose
 cd "$(dirname "$0")/../.."
-given=$(mktemp)
-trap 'rm -f "$given"' EXIT
-printf '%s\n' "$@" >"$given"
-
-named() {
-  sed -n "s/^$1  *\([^ ]*\).*/\1/p" tests/lib/queue.txt
-}
-
-those() {
-  grep -xFf "$given" || :
-}
+if [ -z "${RESULTS:-}" ]; then
+  RESULTS=$(mktemp -d)
+  export RESULTS
+  trap 'rm -rf "$RESULTS"' EXIT
+fi
 
 # What waits for a server that is still to be built of Go modules would only take places.
 waits() {
@@ -34,16 +28,20 @@ run() {
   [ $# = 0 ] || prove "$say" --exec tests/lib/job.sh --jobs "$jobs" "$@"
 }
 
-alone=$(named alone | those)
-first=$(named first | those)
-rest=$(printf '%s\n' "$first" "$alone" | grep -vxFf - "$given" || :)
-now='' later='' status=0
-for entry in $first $rest; do
-  if waits "$entry"; then later="$later $entry"; else now="$now $entry"; fi
+alone=' ' now='' later='' status=0
+for entry in $(cut -d ' ' -f 1 tests/lib/alone.txt); do
+  case " $* " in *" $entry "*) alone="$alone$entry " ;; esac
+done
+for entry in $(printf '%s\n' "$@" | tests/lib/durations.py order); do
+  case $alone in
+    *" $entry "*) ;;
+    *) if waits "$entry"; then later="$later $entry"; else now="$now $entry"; fi ;;
+  esac
 done
 # shellcheck disable=SC2086
 {
   run "${JOBS:-4}" $now $later || status=1
   run 1 $alone || status=1
 }
+tests/lib/durations.py tell "$RESULTS"
 exit "$status"
