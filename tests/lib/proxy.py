@@ -3,6 +3,7 @@ what is sent "up" goes to the server, what comes "down" to the client. All proxi
 
 import asyncio
 import atexit
+import contextlib
 import os
 import socket
 import struct
@@ -53,7 +54,7 @@ class Way:
         self.cut_after = None  # bytes that still pass; then the connection is reset
         self.lose = False  # pieces vanish, and all that follows them; the connection stays
         self.repeat = None  # down: each piece comes twice: "at once", or "late", right after the client's next request
-        self.replay = False  # up: each piece reaches the server once before, on a connection of its own
+        self.replay: Any = ()  # up: a request with one of these comes once before, on a connection of its own
         self.open.set()
 
 
@@ -65,6 +66,7 @@ class Proxy:
         self.pairs: list[dict[str, Any]] = []
         self.bytes = {"up": 0, "down": 0}
         self.unanswered: bytes | None = None
+        self.replays = 0  # requests that were sent twice
         self._do(self._listen)
 
     async def _listen(self) -> None:
@@ -76,7 +78,14 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
 
     async def _accepted(self, reader: Any, writer: Any) -> None:
-        pair = {"client": writer, "server": None, "hurt": set(), "late": b"", "tasks": [asyncio.current_task()]}
+        pair = {
+            "client": writer,
+            "server": None,
+            "hurt": set(),
+            "late": b"",
+            "asked": b"",
+            "tasks": [asyncio.current_task()],
+        }
         self.pairs.append(pair)
         pumps = []
         try:
@@ -112,8 +121,9 @@ class Proxy:
             if not piece:
                 writer.close()
                 return
-            if way.replay:
-                await self._replay(piece)
+            pair["asked"] = pair["asked"] + piece if name == "up" else b""
+            if any(word in pair["asked"] for word in way.replay):
+                await self._replay(pair)
             if way.cut_after is not None:
                 piece, way.cut_after = piece[: way.cut_after], max(0, way.cut_after - len(piece))
             self.bytes[name] += len(piece)
@@ -129,11 +139,16 @@ class Proxy:
                 self._reset(pair)
                 return
 
-    async def _replay(self, piece: Any) -> None:
+    async def _replay(self, pair: Any) -> None:
+        """What was asked since the last answer, of which this may be the last piece. It is answered before the one that
+        sent it is."""
+        request, pair["asked"] = pair["asked"], b""
         reader, writer = await asyncio.open_connection(*self.target)
-        writer.write(piece)
+        writer.write(request)
+        self.replays += 1
         try:
-            await asyncio.wait_for(reader.read(65536), 10)
+            with contextlib.suppress(OSError):  # of a server that takes no such beginning of a connection
+                await reader.read(65536)
         finally:
             writer.transport.abort()
 
@@ -196,8 +211,10 @@ class Proxy:
         something stay deaf that way; off: new ones lose nothing."""
         self._set(ways or ("up", "down"), lose=on)
 
-    def replay(self, on: bool = True) -> None:
-        self._set(("up",), replay=on)
+    def replay(self, *words: bytes) -> None:
+        """Each request with one of these in it reaches the server twice, until it is called with none. No other piece
+        does: for what is not a request, as an acknowledgement of HTTP/2, a server has no answer."""
+        self._set(("up",), replay=words)
 
     def repeat(self, when: Any) -> None:
         """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that
