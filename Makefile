@@ -197,7 +197,7 @@ include tests/fuzz/fuzz.mk
 
 # What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh
 # runs many, JOBS at a time: most of them wait, for leases and servers. TAP=1 prints every sentence (for counting); else prove's summary.
-JOBS    ?= 4
+JOBS    ?= $(shell expr 3 '*' $$(nproc))
 SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.

@@ -40,7 +40,7 @@ for entry in $(printf '%s\n' "$@" | tests/lib/durations.py order); do
 done
 # shellcheck disable=SC2086
 {
-  run "${JOBS:-4}" $now $later || status=1
+  run "${JOBS:-6}" $now $later || status=1
   run 1 $alone || status=1
 }
 tests/lib/durations.py tell "$RESULTS"
