@@ -4,7 +4,8 @@
   durations.py order          prints the entries of standard input, what took longest last time (durations.txt) first
   durations.py write RESULTS  prints the durations.txt of a run
   durations.py tell RESULTS   the ten slowest entries of a run, and the sum
-  durations.py budget RESULTS SECONDS  each suite beside its line of budget.txt; fails if one took half as much again, or the whole more
+  durations.py budget RESULTS SECONDS  each suite beside its line of budget.txt. Fails if one took half as much again
+                                       as it says, or the whole, which took so many seconds, more
 
 RESULTS: the directory in which job.sh has left the end of each entry. Used by queue.sh, the Makefile and .ci/run."""
 
@@ -55,7 +56,9 @@ def order() -> int:
 
 def write(results: str) -> int:
     """To five seconds, so that a line changes only if the test did."""
-    print("# Seconds that an entry of the tests' queue takes, if they are ten or more: what takes longest begins first. Written by")
+    print(
+        "# Seconds that an entry of the tests' queue takes, if they are ten or more: what takes longest begins first. Written by"
+    )
     print("# make test-durations.")
     for r in ran(results):
         if r.seconds >= SHORT:
@@ -74,7 +77,7 @@ def tell(results: str) -> int:
 
 
 def budget(results: str, whole: int) -> int:
-    """In seconds of the entries, one after the other: most of them wait, so that another machine's are much the same."""
+    """In seconds of the entries, one after the other: most of them wait, so another machine's are much the same."""
     allowed, took = lines_of("budget.txt"), defaultdict(int)
     for r in ran(results):
         took[r.suite] += r.seconds

@@ -29,9 +29,9 @@ run() {
 }
 
 alone=' ' now='' later='' status=0
-for entry in $(cut -d ' ' -f 1 tests/lib/alone.txt); do
+while read -r entry _; do
   case " $* " in *" $entry "*) alone="$alone$entry " ;; esac
-done
+done <tests/lib/alone.txt
 for entry in $(printf '%s\n' "$@" | tests/lib/durations.py order); do
   case $alone in
     *" $entry "*) ;;

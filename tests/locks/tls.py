@@ -182,7 +182,7 @@ def test_without_authority() -> None:
 
 
 def test_other_library() -> None:
-    """A module of MariaDB's that was built for another libmariadb, which would believe a certificate for another host"""
+    """A module that was built for another libmariadb, which would believe a certificate for another host"""
     newer = {"LD_LIBRARY_PATH": next_debian("libmariadb3") + "/usr/lib/x86_64-linux-gnu"}
     url = f"mysql://zoe:{SECRET}@127.0.0.1:{{port}}/d?ca={{ca}}#x"
     for name, certificate in (("the right server", PKI.server()), ("a server of another name", ELSEWHERE)):
