@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long the entries of the tests' queue take: orders them, writes that down, tells it, and holds it against a budget.
+"""How long the entries of the tests' queue take: orders them, writes that down, and holds it against a budget.
 
   durations.py order          prints the entries of standard input, what took longest last time (durations.txt) first
   durations.py write RESULTS  prints the durations.txt of a run
@@ -78,18 +78,19 @@ def tell(results: str) -> int:
 
 def budget(results: str, whole: int) -> int:
     """In seconds of the entries, one after the other: most of them wait, so another machine's are much the same."""
-    allowed, took = lines_of("budget.txt"), defaultdict(int)
+    allowed = lines_of("budget.txt")
+    took: dict[str, int] = defaultdict(int)
     for r in ran(results):
         took[r.suite] += r.seconds
     took["whole"] = whole
     over = []
     for suite, seconds in sorted(took.items()):
         line = allowed.get(suite)
-        print(f"#   {suite:10} {seconds:5} s of {line if line is not None else 'no line'}")
+        print(f"#   {suite:10} {seconds:5} s of {line or 'no line'}")
         if line is None or seconds > line * (1 if suite == "whole" else 1.5):
             over.append(suite)
     for suite in over:
-        print(f"budget: {suite} took {took[suite]} s; tests/lib/budget.txt has {allowed.get(suite, 'no line for it')}")
+        print(f"budget: {suite} took {took[suite]} s; tests/lib/budget.txt has {allowed.get(suite, 'no line')}")
     return int(bool(over))
 
 
