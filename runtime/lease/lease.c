@@ -364,9 +364,28 @@ static bool is_new(const struct lease *l, const struct lease_sight *s)
 	return !l->looked || l->met || l->seen.kind != s->kind || l->seen.id != s->id;
 }
 
+/* Who replaces a record has read it: it begins a larger term, or counts on in its own. What does neither was written
+ * before, and landed again where a person had deleted the last record; or the store fell back. */
+static bool went_back(const struct lease_sight *last, const struct lease_sight *s)
+{
+	if (!last->count || !s->count || s->term != last->term)
+		return last->count && s->count && s->term < last->term;
+	return s->kind == SIGHT_HELD &&
+	       (last->kind != SIGHT_HELD || s->who != last->who || s->count <= last->count);
+}
+
+static bool shows_last_gone(const struct lease *l, const struct lease_sight *s)
+{
+	return s->kind == SIGHT_ABSENT ? l->had_record : s->elsewhere || went_back(&l->last, s);
+}
+
 static void note_sight(struct lease *l, const struct lease_sight *s, struct instant now)
 {
 	if (is_new(l, s)) {
+		if (shows_last_gone(l, s)) {
+			l->gone = true;
+			l->gone_at = now;
+		}
 		l->seen_at = now;
 		l->own = l->dead = false;
 		l->yes = l->asked = false;
@@ -379,6 +398,7 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 	if (s->kind == SIGHT_ABSENT || s->kind == SIGHT_FOREIGN)
 		return;
 	l->had_record = true;
+	l->last = *s;
 	if (s->duration > l->longest)
 		l->longest = s->duration;
 }

@@ -26,12 +26,16 @@ struct lease {
 	struct lease_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
 	struct instant seen_at;  /* when exactly that record was first received */
 	bool looked, had_record; /* a read has succeeded; there has been a record */
+	struct lease_sight last; /* the last record, if there was one: what follows upon it says so (went_back) */
 	bool met;                /* `seen` is an absence that is over: a create conflicted since */
 	bool own;                /* `seen` is by a write of ours, and has been in the store ever since that was known */
 	bool dead;               /* the holder of `seen` is proved dead */
 	struct instant dead_at;  /* since when */
-	/* The longest duration seen. If the record is gone, a standby waits so long: it may not have seen the last
-	 * record. */
+	/* The last record was not replaced by who had read it, but is gone, or is of another store: its holder may still
+	 * be in its term, whatever is seen from then on. A standby waits for the longest duration that it has seen, since
+	 * it may not have seen the last record. */
+	bool gone;
+	struct instant gone_at;
 	nsec longest;
 
 	/* What of ours may be in the store. */

@@ -45,16 +45,11 @@ bool lease_holds(const struct lease *l)
 	return lease_in_term(l) || l->phase == PHASE_RELEASING || l->phase == PHASE_NEXT;
 }
 
-/* How long a standby waits from the first sight of the record until it may acquire. */
+/* How long a standby waits from the first sight of the record until it may acquire, as far as that says. */
 static nsec standby_wait(const struct lease *l)
 {
-	if (l->seen.elsewhere)
-		return l->longest > l->times.lease ? l->longest : l->times.lease;
 	switch (l->seen.kind) {
 	case SIGHT_ABSENT:
-		if (!l->had_record)
-			return 0;
-		return l->longest > l->times.lease ? l->longest : l->times.lease;
 	case SIGHT_RELEASED:
 		return 0;
 	case SIGHT_EMPTIED:
@@ -72,14 +67,18 @@ static nsec standby_wait(const struct lease *l)
 	return NSEC_NEVER;
 }
 
-/* What is left of standby_wait, counted from when the record was first received. */
+/* What is left of that, counted from when the record was first received, and of the wait for a record that is gone: by
+ * who has written since nothing is known of its holder, so no proof of death and no release makes that shorter. */
 nsec lease_wait_left(const struct lease *l, struct instant now)
 {
-	nsec wait = standby_wait(l);
+	nsec wait = standby_wait(l), longest = l->longest > l->times.lease ? l->longest : l->times.lease;
 
 	if (!l->looked || wait == NSEC_NEVER)
 		return NSEC_NEVER;
 	nsec left = wait - elapsed_standby(l->seen_at, now);
+	nsec of_gone = l->gone ? longest - elapsed_standby(l->gone_at, now) : 0;
+	if (of_gone > left)
+		left = of_gone;
 	return left > 0 ? left : 0;
 }
 
@@ -111,7 +110,7 @@ nsec lease_try_left(const struct lease *l, struct instant now)
 	nsec since_death = l->dead ? hold - elapsed_standby(l->dead_at, now) : left;
 	if (since_death < left)
 		left = since_death;
-	return left > 0 ? left : 0;
+	return left > wait ? left : wait;
 }
 
 nsec lease_out_left(const struct lease *l, struct instant now)

@@ -339,7 +339,9 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	c.saved = older_of_ours ? n->kept : n->saw_saved;
 	if (what == LEASE_RENEW && n->checkpoint)
 		c.saved = (struct saved){ n->term, n->checkpoint };
-	c.term = begins(what) ? lease_next_term(&n->lease) : lease_term(&n->lease);
+	c.term = begins(what)            ? lease_next_term(&n->lease)
+	         : what == LEASE_RELEASE ? n->saw.term
+	                                 : lease_term(&n->lease);
 	c.token = begins(what) ? larger(larger(previous, n->top_token) + 1, clock) : previous;
 	return c;
 }
@@ -360,7 +362,7 @@ static struct lease_sight look(const struct world *w, const struct node *n, cons
 	s.duration = c->duration;
 	s.term = c->term;
 	s.elsewhere = c->elsewhere;
-	s.id += (uint64_t)c->elsewhere << 48;
+	s.id += ((uint64_t)c->elsewhere << 48) + (uint64_t)c->token * UINT64_C(0x9e3779b97f4a7c15);
 	s.low_token = s.mine && !n->open && c->token <= n->top_token;
 	s.other_first = next_is_other(w, n, c);
 	return s;
@@ -565,6 +567,9 @@ static enum lease_outcome write_store(struct world *w, struct happening *h)
 		return OUTCOME_FAILED;
 	if (h->what == LEASE_RELEASE && w->store.holder != h->incarnation)
 		violate(w, h->node, "P7: a release replaced another's record");
+	if (w->makes_tokens && begins(h->what))
+		h->content.token = (int64_t)w->versions + 1;
+	h->content.born = version ? w->store.born : w->versions + 1;
 	w->past[w->writings % PAST].store = w->store;
 	w->past[w->writings++ % PAST].beside = w->beside;
 	w->pasts += w->pasts < PAST;
@@ -598,8 +603,16 @@ static void arrive(struct world *w, struct happening h)
 
 static void note_sight(struct world *w, struct node *n, const struct lease_sight *s, const struct content *c)
 {
-	if (!n->looked || n->saw.kind != s->kind || n->saw.id != s->id)
+	bool known = c->exists && c->born == n->saw_born && !c->elsewhere && !w->fell;
+
+	if (!n->looked || n->saw.kind != s->kind || n->saw.id != s->id) {
 		n->saw_at = local(w, n);
+		if (!known && n->lease.had_record) {
+			n->gone = true;
+			n->gone_at = n->saw_at;
+		}
+	}
+	n->saw_born = c->exists ? c->born : n->saw_born;
 	n->looked = true;
 	n->saw = *s;
 	n->saw_token = c->exists ? c->token : 0;
@@ -628,6 +641,10 @@ static void check_standby(struct world *w, int i)
 	nsec whole = (n->saw.kind == SIGHT_HELD ? n->saw.duration : 0) +
 	             (n->saw.other_first ? lease_hold_back(&n->times) : 0);
 	nsec left = whole - elapsed_standby(n->saw_at, now), out = l->out_for - elapsed_standby(l->out_since, now);
+	nsec longest = l->longest > n->times.lease ? l->longest : n->times.lease;
+	nsec gone = n->gone ? longest - elapsed_standby(n->gone_at, now) : 0;
+	if (gone > left)
+		left = gone;
 	if (out > left)
 		left = out;
 	if (left < 0)
@@ -790,7 +807,8 @@ static void boot(struct world *w, int i)
 	n->looked = n->open = n->reported_any = n->unreaped = false;
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
 	n->saw_token = n->top_token = 0;
-	n->saw_version = n->saw_count = n->saw_holder = 0;
+	n->saw_version = n->saw_count = n->saw_holder = n->saw_born = 0;
+	n->gone = false;
 	n->kept_count = 0;
 	n->doubt = (struct lock_failover){ .mark = "" };
 	n->saw_saved = (struct saved){ 0 };
@@ -890,15 +908,27 @@ static bool somebody_sees(const struct world *w, uint64_t write)
  * record has been deleted, it makes one of who may have given up long ago. */
 static void land_again(struct world *w)
 {
-	if (!w->creations || chance(w, 40))
-		return;
-	struct happening h = w->created[draw(w) % (w->creations < CREATED ? w->creations : CREATED)];
+	for (unsigned i = 0; i < w->creations && i < CREATED; i++) {
+		struct happening h = w->created[i];
+		if (chance(w, 50) || (!w->makes_tokens && somebody_sees(w, h.content.write)))
+			continue;
+		count(w, FAULT_LANDED_AGAIN);
+		h.at = w->now + (chance(w, 50) ? travel(w, &w->node[h.node]) : between(w, 0, 3 * SEC));
+		push(w, h);
+	}
+}
 
-	if (somebody_sees(w, h.content.write))
-		return;
-	count(w, FAULT_LANDED_AGAIN);
-	h.at = w->now + travel(w, &w->node[h.node]);
-	push(w, h);
+/* What a person deletes is often the record of somebody who is cut off. */
+static void cut_off_holder(struct world *w)
+{
+	for (int i = 0; i < w->nodes; i++) {
+		struct node *n = &w->node[i];
+		if (!n->up || n->incarnation != w->store.holder || chance(w, 50))
+			continue;
+		count(w, FAULT_PARTITION);
+		n->cut_until = w->now + between(w, 500 * MS, 3 * n->times.lease);
+		say(w, i, "cut off for ms", (uint64_t)((n->cut_until - w->now) / MS));
+	}
 }
 
 static void harm_record(struct world *w, enum fault f)
@@ -910,6 +940,7 @@ static void harm_record(struct world *w, enum fault f)
 	count(w, f);
 	say(w, -1, fault_names[f], w->store.holder);
 	if (f == FAULT_DELETED) {
+		cut_off_holder(w);
 		w->deleted = w->store.saved;
 		w->store = (struct content){ 0 };
 		w->acknowledged = (struct saved){ 0 };
@@ -1298,6 +1329,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.clones = chance(&w, 15);
 	w.falls_back = !w.clones && !w.rolling && chance(&w, 25);
 	w.counts = w.falls_back && chance(&w, 50);
+	w.makes_tokens = !w.falls_back && seed % 2;
 	w.server = 1;
 	w.nexts = seed % 6 == 0;
 	w.noisy = seed % 12 == 0;

@@ -31,6 +31,7 @@ struct content { /* the record, as far as the rules look at it */
 	bool leading;
 	nsec duration;
 	struct saved saved;
+	uint64_t born;      /* the version with which it came to be where there was none */
 	unsigned place;     /* the store in which it was written, */
 	unsigned elsewhere; /*     and the other one that showed it; 0: it was that one */
 };
@@ -105,7 +106,9 @@ struct node {
 	/* What the simulator itself knows of the standby's wait. */
 	struct lease_sight saw;
 	int64_t saw_token, top_token;
-	uint64_t saw_version, saw_count, saw_holder;
+	uint64_t saw_version, saw_count, saw_holder, saw_born;
+	bool gone; /* the record that it saw last was not replaced by who had read it: since gone_at it knows that */
+	struct instant gone_at;
 	struct saved kept, promised; /* of our newest record; what the script loaded, or was told to be saved */
 	uint64_t kept_count, common; /* common: writes made before it was cloned */
 	struct lock_failover doubt;
@@ -168,6 +171,7 @@ struct world {
 	nsec behind;    /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
 	bool counts; /* its tokens are its own count, whatever a candidate has seen */
+	bool makes_tokens; /* so are they where nothing falls back: a create that lands again gets another one */
 	int64_t last_token;
 	struct saved acknowledged; /* the newest */
 	struct saved deleted;      /* what the record had when a person deleted it */
