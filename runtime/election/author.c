@@ -77,7 +77,7 @@ struct lease_sight author_sight(const struct author *a, const struct record *r)
 		.mine = author_holds(a, r),
 		.duration = r->lease_ms * NSEC_PER_MS,
 		.term = r->term,
-		.count = r->writes,
+		.count = *r->incarnation ? r->writes : 0, /* without one it is not one process' record */
 		.other_first = nomination_other_first(r, a->identity, a->incarnation),
 	};
 

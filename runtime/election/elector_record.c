@@ -187,6 +187,8 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	elector_contact_good(e);
 	e->version = r->version;
 	record_take(&e->seen, e->written);
+	if (!e->seen.token)
+		e->seen.token = r->token; /* as a read shows it: else that would be another record */
 	*s = author_sight(&e->author, &e->seen);
 	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM) {
 		e->token = r->token ? r->token : e->seen.token;

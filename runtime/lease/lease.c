@@ -395,10 +395,11 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 	l->met = false;
 	if (s->term > l->top_term)
 		l->top_term = s->term;
+	if (s->kind != SIGHT_FOREIGN)
+		l->last = *s;
 	if (s->kind == SIGHT_ABSENT || s->kind == SIGHT_FOREIGN)
 		return;
 	l->had_record = true;
-	l->last = *s;
 	if (s->duration > l->longest)
 		l->longest = s->duration;
 }

@@ -70,7 +70,9 @@ enum sight_kind {
 };
 struct lease_sight {
 	enum sight_kind kind;
-	uint64_t id;    /* two sights with equal ids show the same record (record_sight_id) */
+	/* Two sights with equal ids show the same record (record_sight_id): also not one that was created a second time
+	 * by the same write, where the store can tell. */
+	uint64_t id;
 	uint64_t who;   /* two sights with equal numbers show the same holder in the same term */
 	uint64_t write; /* name of the write that made the record, 0 = none */
 	bool mine;      /* this process (its incarnation) holds the record */

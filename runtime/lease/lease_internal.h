@@ -26,7 +26,7 @@ struct lease {
 	struct lease_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
 	struct instant seen_at;  /* when exactly that record was first received */
 	bool looked, had_record; /* a read has succeeded; there has been a record */
-	struct lease_sight last; /* the last record, if there was one: what follows upon it says so (went_back) */
+	struct lease_sight last; /* the last record, or its absence: what follows upon a record says so (went_back) */
 	bool met;                /* `seen` is an absence that is over: a create conflicted since */
 	bool own;                /* `seen` is by a write of ours, and has been in the store ever since that was known */
 	bool dead;               /* the holder of `seen` is proved dead */

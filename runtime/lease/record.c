@@ -585,7 +585,7 @@ static uint64_t mix_text(uint64_t hash, const char *s)
 
 uint64_t record_sight_id(const struct record *r)
 {
-	const int64_t numbers[] = { (int64_t)r->state, (int64_t)r->term, r->lease_ms,   r->renew_ms,
+	const int64_t numbers[] = { (int64_t)r->state, (int64_t)r->term, r->token,      r->lease_ms,   r->renew_ms,
 		                    r->retry_ms,       r->acquired_us,   r->renewed_us, r->transitions };
 	uint64_t hash = HASH_FNV_SEED;
 

@@ -93,7 +93,9 @@ void record_note_past(struct record *r, const char *who, int64_t token, const ch
 int record_checkpoint_check(const char *text, struct err *err);
 
 /* A number that is equal for two records if they show the same write. It depends on the holder, incarnation, write's
- * name, state, term, durations, times and transitions; not on other fields, versions or the order of keys. */
+ * name, state, term, token, durations, times and transitions; not on other fields, versions or the order of keys. A
+ * store that makes tokens makes another one for a create that is applied twice: so it is known to be another record.
+ * Where the token is in what is written, nothing tells the two from each other. */
 uint64_t record_sight_id(const struct record *r);
 
 /* The write's name as a number, 0 if the record has none. */

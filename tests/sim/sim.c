@@ -603,7 +603,7 @@ static void arrive(struct world *w, struct happening h)
 
 static void note_sight(struct world *w, struct node *n, const struct lease_sight *s, const struct content *c)
 {
-	bool known = c->exists && c->born == n->saw_born && !c->elsewhere && !w->fell;
+	bool known = c->exists && (c->born == n->saw_born || n->saw.kind == SIGHT_ABSENT) && !c->elsewhere && !w->fell;
 
 	if (!n->looked || n->saw.kind != s->kind || n->saw.id != s->id) {
 		n->saw_at = local(w, n);
@@ -612,7 +612,7 @@ static void note_sight(struct world *w, struct node *n, const struct lease_sight
 			n->gone_at = n->saw_at;
 		}
 	}
-	n->saw_born = c->exists ? c->born : n->saw_born;
+	n->saw_born = c->born;
 	n->looked = true;
 	n->saw = *s;
 	n->saw_token = c->exists ? c->token : 0;

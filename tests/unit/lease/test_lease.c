@@ -725,6 +725,87 @@ static void twice_rules(void)
 	}
 }
 
+static struct lease_sight counted(uint64_t id, uint64_t who, uint64_t term, uint64_t count)
+{
+	struct lease_sight s = held(id, 15 * SEC);
+
+	s.who = who;
+	s.term = term;
+	s.count = count;
+	return s;
+}
+
+static void dies(double s, uint64_t id)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = id });
+}
+
+/* A person deletes the record of a leader, who may be in its term for a lease more. What lands there then is a create
+ * of before. */
+static void gone_rules(void)
+{
+	struct lease_sight mine = counted(30, 9, 6, 1);
+
+	begin(false);
+	read_done(1, counted(10, 1, 5, 8));
+	see(2, absent);
+	see(3, counted(20, 2, 1, 1));
+	dies(4, 20);
+	ok(!(a.set & LEASE_DO_WRITE), "no proof of death ends the wait for a record that is gone");
+	is_int(lease_wait(l, at(4)) / SEC, 13, "which lasts as long as if nothing had come after it");
+	see(5, released(21, false));
+	ok(!(a.set & LEASE_DO_WRITE), "nor does a release of what has come since");
+	mine.reclaim = true;
+	see(6, mine);
+	ok(!(a.set & LEASE_DO_WRITE), "nor that this one may reclaim it");
+	tick(16.9);
+	ok(!(a.set & LEASE_DO_WRITE), "not a moment sooner");
+	tick(17.001);
+	ok(acquires(), "then it tries");
+
+	const struct {
+		struct lease_sight before, after;
+		bool waits;
+		const char *says;
+	} cases[] = {
+		{ counted(10, 1, 5, 8), counted(20, 2, 4, 9), true, "a smaller term, with no absence seen between" },
+		{ counted(10, 1, 5, 8), counted(20, 2, 5, 9), true, "another holder in the same term" },
+		{ counted(10, 1, 5, 8), counted(20, 1, 5, 7), true, "an earlier write of the same holder" },
+		{ counted(10, 1, 5, 8), counted(20, 1, 5, 8), true, "the same write again, with another token" },
+		{ counted(10, 1, 5, 8), counted(20, 1, 5, 9), false, "the holder's next write" },
+		{ counted(10, 1, 5, 8), counted(20, 2, 6, 1), false, "a larger term" },
+		{ counted(10, 1, 5, 8), counted(20, 2, 4, 0), false, "a record that does not count its writes" },
+		{ counted(10, 1, 5, 0), counted(20, 2, 4, 9), false, "one after such a record" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		begin(false);
+		read_done(1, cases[i].before);
+		see(2, cases[i].after);
+		dies(3, 20);
+		ok(acquires() == !cases[i].waits, "%s: %s", cases[i].says,
+		   cases[i].waits ? "the last record is gone, and is waited out" : "follows upon the last record");
+	}
+	begin(false);
+	struct lease_sight end = released(10, false), again = counted(20, 2, 5, 1);
+	end.count = 9;
+	read_done(1, counted(9, 1, 5, 8));
+	see(1, end);
+	ok(acquires(), "a release is of the term that it ends");
+	write_done(1.1, OUTCOME_CONFLICT, 1);
+	read_done(1.2, again);
+	dies(1.3, 20);
+	ok(!(a.set & LEASE_DO_WRITE), "whoever is in that term after it was there before");
+	begin(false);
+	read_done(0, absent);
+	write_done(0.1, OUTCOME_CONFLICT, 0);
+	read_done(0.2, counted(10, 1, 1, 1));
+	end = released(11, false);
+	end.term = 1;
+	end.count = 2;
+	see(0.3, end);
+	ok(acquires(), "who has seen no record go takes a release at once, also just after the first start");
+}
+
 int main(void)
 {
 	l = calloc(1, lease_size());
@@ -738,6 +819,7 @@ int main(void)
 	standby_rules();
 	met_rules();
 	twice_rules();
+	gone_rules();
 	hold_back_rules();
 	leader_rules();
 	refusal_rules();

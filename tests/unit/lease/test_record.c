@@ -311,7 +311,6 @@ static void test_sight(void)
 	parse(&a, FULL, NULL);
 	parse(&b, FULL, NULL);
 	json_object_clear(b.extra);
-	b.token = 0;
 	ok(record_sight_id(&a) == record_sight_id(&b), "labels do not make another sight");
 	b.write[31] = '0';
 	ok(record_sight_id(&a) != record_sight_id(&b), "another write does");
@@ -321,6 +320,9 @@ static void test_sight(void)
 	record_copy(&b, &a);
 	b.state = RECORD_RELEASED;
 	ok(record_sight_id(&a) != record_sight_id(&b), "so does another state");
+	record_copy(&b, &a);
+	b.token++;
+	ok(record_sight_id(&a) != record_sight_id(&b), "so does another token: the same write was applied twice");
 	record_fini(&a), record_fini(&b);
 }
 
