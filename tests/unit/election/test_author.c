@@ -119,6 +119,13 @@ static void sights(void)
 	author_write(&a, &r, &w);
 	r.writes = 3;
 	struct lease_sight s = author_sight(&a, &r);
+	r.writes = 4;
+	ok(author_sight(&a, &r).count == 4, "who made a record counts its writes");
+	char was[sizeof r.incarnation];
+	memcpy(was, r.incarnation, sizeof was);
+	r.incarnation[0] = '\0';
+	ok(author_sight(&a, &r).count == 0, "of a record that no one process made nothing is counted");
+	memcpy(r.incarnation, was, sizeof was);
 	ok(s.kind == SIGHT_HELD && s.mine && !s.reclaim && s.term == 9 && s.count == 3 &&
 	           s.duration == 15 * NSEC_PER_SEC,
 	   "our own record is ours");

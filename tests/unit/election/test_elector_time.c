@@ -94,7 +94,9 @@ static void note(struct node *n, char what)
 static void answer(struct node *n, const struct lock_result *r, enum lock_outcome twist)
 {
 	struct lock_result other = *r;
+	struct record with_token;
 
+	record_init(&with_token);
 	if (twist != LOCK_OK) {
 		other = (struct lock_result){ .outcome = twist, .sent_at = r->sent_at };
 		err_set(&other.err, n->twist.code, "the store says %s", lock_outcome_name(twist));
@@ -103,7 +105,13 @@ static void answer(struct node *n, const struct lock_result *r, enum lock_outcom
 		other.token = n->twist.token;
 	if (other.record && n->twist.shown)
 		other.record = n->twist.shown;
+	if (other.record && !other.record->token && n->twist.token) { /* as lock_op_found_record */
+		record_copy(&with_token, other.record);
+		with_token.token = n->twist.token;
+		other.record = &with_token;
+	}
 	n->done(n->arg, &other);
+	record_fini(&with_token);
 }
 
 static void on_read(void *arg, const struct lock_result *r)
@@ -516,6 +524,20 @@ static void token_of_a_read(void)
 	end();
 }
 
+/* The record that is read back is the one that was written, although its token is known by the answer alone. */
+static void token_of_a_write(void)
+{
+	begin();
+	struct node *n = node_start(0, &callbacks, true);
+	n->twist.token = 5000;
+	until(&n->leads, 1, 60);
+	n->twist.write = LOCK_UNKNOWN;
+	n->twist.code = ERR_TIMEOUT;
+	elector_end(n->elector, LEASE_RESIGNED, 3600 * NSEC_PER_SEC, 0);
+	ok(until(&n->writes, 3, 5), "a first record that is still there is released again, if the release had no answer");
+	end();
+}
+
 /* ---- deadlines ---- */
 
 static void nearer(void)
@@ -775,6 +797,7 @@ int main(void)
 	tokens(false);
 	tokens(true);
 	token_of_a_read();
+	token_of_a_write();
 	nearer();
 	gap();
 	phases();
