@@ -94,6 +94,12 @@ MUTANTS = [
         "an earlier create that lands after one that conflicted is not known to be ours",
         "NN=2 FAULTS=2 DELETES=1 MAXT=3",
     ),
+    (
+        33,
+        "gone-ended-by-a-proof",
+        "a record that is gone is waited out, whatever has come since",
+        "NN=2 FAULTS=1 PAUSES=1 DELETES=1 LONGS=1 MAXT=3",
+    ),
 ]
 
 

@@ -127,6 +127,8 @@ typedef node {
 	unsigned kind : 2;
 	bit mine, reclaim;
 	unsigned sage : 4;
+	bit miss; /* a record that it knew was gone, so many ticks ago: lease.c's gone. 0 when no wait is left of it */
+	unsigned mage : 4;
 	bit sset;
 	unsigned longest : 4;
 	unsigned sterm : 4;
@@ -504,6 +506,10 @@ inline on_read(i)
 	:: newer -> new_sight(i)
 	:: else
 	fi;
+	if
+	:: newer && k == ABSENT && c[i].had -> c[i].miss = 1; c[i].mage = 0
+	:: else
+	fi;
 #if MUTANT != 31
 	c[i].met = 0;
 #endif
@@ -630,13 +636,6 @@ inline try_left(i)
 {
 	whole = 0;
 	if
-	:: c[i].kind == ABSENT ->
-#if MUTANT != 14
-		if
-		:: c[i].had -> whole = (c[i].longest > L(c[i].set) -> c[i].longest : L(c[i].set))
-		:: else
-		fi
-#endif
 	:: c[i].kind == EMPTIED ->
 #if MUTANT != 15
 		whole = L(c[i].sset)
@@ -664,7 +663,18 @@ inline try_left(i)
 #endif
 	:: else
 	fi;
-	rest = (whole > c[i].sage -> whole - c[i].sage : 0)
+	rest = (whole > c[i].sage -> whole - c[i].sage : 0);
+	whole = (c[i].longest > L(c[i].set) -> c[i].longest : L(c[i].set));
+	if
+#if MUTANT == 14
+	:: false
+#elif MUTANT == 33
+	:: c[i].miss && c[i].kind == ABSENT && whole > c[i].mage + rest -> rest = whole - c[i].mage
+#else
+	:: c[i].miss && whole > c[i].mage + rest -> rest = whole - c[i].mage
+#endif
+	:: else
+	fi
 }
 
 inline start(i, what)
@@ -949,7 +959,7 @@ inline crash(i)
 	fi;
 	forget_limbo(i);
 	c[i].ph = FOLLOW; c[i].looked = 0; c[i].had = 0; c[i].met = 0; c[i].own = 0; c[i].good = 0; c[i].cur = 0; c[i].first = 0;
-	c[i].kind = 0; c[i].mine = 0; c[i].reclaim = 0; c[i].sage = 0; c[i].sset = 0; c[i].longest = 0; c[i].sterm = 0;
+	c[i].kind = 0; c[i].mine = 0; c[i].reclaim = 0; c[i].sage = 0; c[i].miss = 0; c[i].mage = 0; c[i].sset = 0; c[i].longest = 0; c[i].sterm = 0;
 	c[i].top = 0; c[i].term = 0; c[i].gage = 0; c[i].gset = 0; c[i].gin = 0; c[i].oin = 0; c[i].op = 0; c[i].st = 0;
 	c[i].by = 0; c[i].due = 0; c[i].stale = 0; c[i].look = 0; c[i].try = 0; c[i].poll = 0; c[i].stop = 0; c[i].relby = 0;
 	c[i].given = NOBODY; c[i].told = 0; c[i].sr = 0; c[i].guard = 0; c[i].gone = 0; c[i].pz = 0; c[i].tk = 0
@@ -982,11 +992,15 @@ inline grow_older(i)
 	fi;
 	if
 #if defined(ODD_FAST) && MUTANT == 26
-	:: i == odd -> up(c[i].sage); up(c[i].sage)
+	:: i == odd -> up(c[i].sage); up(c[i].sage); up(c[i].mage); up(c[i].mage)
 #elif !defined(ODD_FAST) && MUTANT != 26
 	:: i == odd -> skip
 #endif
-	:: else -> up(c[i].sage)
+	:: else -> up(c[i].sage); up(c[i].mage)
+	fi;
+	if
+	:: !c[i].miss || c[i].mage >= L(1) -> c[i].miss = 0; c[i].mage = 0
+	:: else
 	fi;
 	do
 	:: x > 0 ->
