@@ -93,9 +93,10 @@ static void reason_waiting(struct buf *out, const struct standing *e)
 	if (st->standing.seen == SIGHT_HELD && *st->leader)
 		return;
 	buf_printf(out, "it waits out %s for %s more, since its last leader may not know yet",
-	           st->standing.seen == SIGHT_EMPTIED                         ? "a record that somebody emptied"
-	           : st->standing.seen == SIGHT_HELD && !st->standing.dead ? "a record that a write of unknown outcome left"
-	                                                                   : "a record that is gone",
+	           st->standing.seen == SIGHT_EMPTIED ? "a record that somebody emptied"
+	           : st->standing.seen == SIGHT_HELD && !st->standing.dead
+	                   ? "a record that a write of unknown outcome left"
+	                   : "a record that is gone",
 	           span(st->standing.wait_left, left));
 	buf_printf(out, " (seen %s ago)", span(st->standing.seen_for, seen));
 }

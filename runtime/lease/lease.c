@@ -370,8 +370,7 @@ static bool went_back(const struct lease_sight *last, const struct lease_sight *
 {
 	if (!last->count || !s->count || s->term != last->term)
 		return last->count && s->count && s->term < last->term;
-	return s->kind == SIGHT_HELD &&
-	       (last->kind != SIGHT_HELD || s->who != last->who || s->count <= last->count);
+	return s->kind == SIGHT_HELD && (last->kind != SIGHT_HELD || s->who != last->who || s->count <= last->count);
 }
 
 static bool shows_last_gone(const struct lease *l, const struct lease_sight *s)

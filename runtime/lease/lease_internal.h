@@ -31,9 +31,9 @@ struct lease {
 	bool own;                /* `seen` is by a write of ours, and has been in the store ever since that was known */
 	bool dead;               /* the holder of `seen` is proved dead */
 	struct instant dead_at;  /* since when */
-	/* The last record was not replaced by who had read it, but is gone, or is of another store: its holder may still
-	 * be in its term, whatever is seen from then on. A standby waits for the longest duration that it has seen, since
-	 * it may not have seen the last record. */
+	/* The last record was not replaced by who had read it, but is gone, or is of another store: its holder may
+	 * still be in its term, whatever is seen from then on. A standby waits for the longest duration that it has
+	 * seen, since it may not have seen the last record. */
 	bool gone;
 	struct instant gone_at;
 	nsec longest;

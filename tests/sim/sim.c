@@ -886,11 +886,12 @@ static void configure(struct world *w, int i)
 
 /* Absence has no version: who never saw a record takes an absent one at once, whoever deleted it. A deletion is
  * survived only by those who had looked, and knew the longest lease; so nobody new, and no mixed settings, come near
- * one. */
+ * one. Nor does one whose create has conflicted, and which has not looked since: if that create lands again, it takes
+ * it for its own. */
 static bool all_have_looked(const struct world *w)
 {
 	for (int i = 0; i < w->nodes; i++)
-		if (!w->node[i].up || !w->node[i].lease.had_record)
+		if (!w->node[i].up || !w->node[i].lease.had_record || w->node[i].lease.met)
 			return false;
 	return true;
 }

@@ -170,7 +170,7 @@ struct world {
 	unsigned place; /* one more with each restore from a copy: another store, which says so */
 	nsec behind;    /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
-	bool counts; /* its tokens are its own count, whatever a candidate has seen */
+	bool counts;       /* its tokens are its own count, whatever a candidate has seen */
 	bool makes_tokens; /* so are they where nothing falls back: a create that lands again gets another one */
 	int64_t last_token;
 	struct saved acknowledged; /* the newest */

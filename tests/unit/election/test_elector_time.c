@@ -534,7 +534,8 @@ static void token_of_a_write(void)
 	n->twist.write = LOCK_UNKNOWN;
 	n->twist.code = ERR_TIMEOUT;
 	elector_end(n->elector, LEASE_RESIGNED, 3600 * NSEC_PER_SEC, 0);
-	ok(until(&n->writes, 3, 5), "a first record that is still there is released again, if the release had no answer");
+	ok(until(&n->writes, 3, 5),
+	   "a first record that is still there is released again, if the release had no answer");
 	end();
 }
 
