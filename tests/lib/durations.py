@@ -56,10 +56,8 @@ def order() -> int:
 
 def write(results: str) -> int:
     """To five seconds, so that a line changes only if the test did."""
-    print(
-        "# Seconds that an entry of the tests' queue takes, if they are ten or more: what takes longest begins first. Written by"
-    )
-    print("# make test-durations.")
+    print("# Seconds that an entry of the tests' queue takes, if they are ten or more: what takes longest begins first.")
+    print("# Written by make test-durations.")
     for r in ran(results):
         if r.seconds >= SHORT:
             print(r.entry, 5 * round(r.seconds / 5))
