@@ -72,7 +72,14 @@ return function(natives, next_time)
 		tell(it)
 	end
 
-	function board.began(job) change(job, 1) end
+	-- What is due at once begins before the history is read, and thus before board.begin.
+	function board.began(job)
+		if not known[job.name] then
+			board.set(job)
+		end
+		change(job, 1)
+	end
+
 	function board.ended(job, run) change(job, -1, run) end
 	function board.skipped(job) change(job, 0) end
 

@@ -172,24 +172,23 @@ ok(
 CRONTAB = """# lunarch: name=backup timeout=2h
 30 3 * * * true
 # lunarch: name=sync-orders catch_up=always
-*/5 * * * * read line <"$LUNARCH_TEST_FIFO"
+*/5 * * * * while [ ! -e "$LUNARCH_TEST_GATE" ]; do sleep 0.05; done
 CRON_TZ=Europe/Berlin
 # lunarch: name=report
-0 6 * * mon-fri make-report --password=secret
+0 6 * * mon-fri make-report --password=secret || exit 3
 # lunarch: name=thumbnails
 */10 8-18 * * * true
 """
 
 
 def start_cron() -> tuple[Logged, str, str]:
-    """A machine that takes over: one job is due, and of the others the history tells. The job ends when somebody writes
-    into the FIFO."""
+    """A machine that takes over: one job is due, and of the others the history tells. The job ends, and so does each
+    later run of it, when there is the gate."""
     room = scratch()
-    fifo, table, out = (os.path.join(room, name) for name in ("fifo", "crontab", "out"))
-    os.mkfifo(fifo)
+    gate, table, out = (os.path.join(room, name) for name in ("gate", "crontab", "out"))
     os.mkdir(out)
     with open(table, "w") as f:
-        f.write(CRONTAB.replace("$LUNARCH_TEST_FIFO", fifo))
+        f.write(CRONTAB.replace("$LUNARCH_TEST_GATE", gate))
     runs = ("backup", 18000, "ok", 734.2), ("report", 28800, "failed", 31.0), ("thumbnails", 800, None, None)
     with open(os.path.join(out, "history-host7.jsonl"), "w") as f:
         for job, before, status, took in runs:
@@ -204,14 +203,17 @@ def start_cron() -> tuple[Logged, str, str]:
     )
     given = ["--lock", redis.url("jobs"), "--identity", "jobs-1", "--listen", "127.0.0.1:0", "--sendmail", "/none"]
     where = ["--log-format", "json", "--output-dir", out, "--state-dir", room, table]
-    p = subprocess.Popen([LUNARCH, "cron", *given, *STEADY, *where], stderr=subprocess.PIPE, text=True)
+    # A zone where it is 20 h now: neither backup nor thumbnails is due.
+    zone = {} if PICTURES else {"TZ": f"Etc/GMT{(time.gmtime().tm_hour - 20 + 12) % 24 - 12:+d}"}
+    argv = [LUNARCH, "cron", *given, *STEADY, *where]
+    p = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env={**os.environ, **zone})
     atexit.register(p.kill)
     assert p.stderr
     c = Logged(p, p.stderr)
-    return c, re.findall(r"http://\S+:\d+", c.event("listening")["message"])[0], fifo
+    return c, re.findall(r"http://\S+:\d+", c.event("listening")["message"])[0], gate
 
 
-cron, cron_url, fifo = start_cron()
+cron, cron_url, gate = start_cron()
 jobs = browser.open(cron_url, width=840, height=780)
 ok(jobs.shows("sync-orders", ".jobs") and jobs.shows("running now", ".jobs"), "a job that runs now is said to")
 ok(
@@ -230,8 +232,8 @@ ok("lost" in rows["thumbnails"][0], "a run whose leader went with it is lost")
 ok("secret" not in jobs.text(), "no command is shown, since it may have secrets")
 ok(jobs.run(CONTRAST) >= 4.5, "it has the contrast")
 picture(jobs, "jobs")
-with open(fifo, "w") as f:
-    f.write("done\n")
+with open(gate, "w"):
+    pass
 ok(wait_for(lambda: "running now" not in jobs.text(".jobs")), "a job that has ended is said to, by itself")
 jobs.size(360, 700)
 jobs.dark(True)
