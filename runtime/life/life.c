@@ -311,6 +311,20 @@ static void on_started(struct life *l, const struct life_event *e)
 	s->started = s->began = true;
 }
 
+/* What comes too late was answered as a failure: it is done once more, so that what is known of it is true. */
+static void on_taken(struct life *l, const struct life_event *e)
+{
+	struct life_set *s = &l->set[e->set];
+
+	if (s->worker != WORKER_READY || s->take == TAKE_NONE)
+		return;
+	if (!l->ending && s->take == TAKE_ASKED)
+		judge(l, e->good ? LIFE_FINE : LIFE_FAILED_LOAD);
+	l->reload_due = l->reload_due || (!l->ending && s->take == TAKE_LATE);
+	s->take = TAKE_NONE;
+	s->untimed = true;
+}
+
 static void on_ended(struct life *l, const struct life_event *e)
 {
 	if (is_alive(&l->set[e->set]))
@@ -349,9 +363,10 @@ static enum life_timer timer_of(const struct life_set *s)
 		return LIFE_TIMER_QUIT;
 	case WORKER_WAITING:
 		return LIFE_TIMER_BACK_OFF;
+	case WORKER_READY:
+		return s->take == TAKE_ASKED ? LIFE_TIMER_START : LIFE_TIMER_OFF;
 	case WORKER_NONE:
 	case WORKER_LOADED:
-	case WORKER_READY:
 	case WORKER_DYING:
 		return LIFE_TIMER_OFF;
 	}
@@ -367,6 +382,13 @@ static void on_timer(struct life *l, const struct life_event *e)
 		enter(s, WORKER_NONE);
 	if (timer != LIFE_TIMER_START && timer != LIFE_TIMER_QUIT)
 		return;
+	if (s->worker == WORKER_READY) {
+		s->take = TAKE_LATE;
+		s->untimed = true;
+		if (!l->ending) /* else it was answered */
+			judge(l, LIFE_NOT_TAKEN);
+		return;
+	}
 	s->doom = LIFE_SILENT;
 	if (is_loading(l, e->set))
 		judge(l, LIFE_SILENT);
@@ -434,6 +456,9 @@ void life_tell(struct life *l, const struct life_event *e)
 	case LIFE_EV_STARTED:
 		on_started(l, e);
 		return;
+	case LIFE_EV_TAKEN:
+		on_taken(l, e);
+		return;
 	case LIFE_EV_ENDED:
 		on_ended(l, e);
 		return;
@@ -490,6 +515,10 @@ static bool next_of_set(struct life *l, uint32_t set, struct life_action *a)
 	a->side = side_of(set);
 	if (s->worker == WORKER_WAITING && !wanted)
 		enter(s, WORKER_NONE);
+	if (s->take && s->worker != WORKER_READY) {
+		l->reload_due = l->reload_due || (s->take == TAKE_ASKED && !l->ending);
+		s->take = TAKE_NONE;
+	}
 	if (s->untimed) {
 		s->untimed = false;
 		a->what = LIFE_DO_TIMER;
@@ -621,13 +650,29 @@ static bool next_of_verdict(struct life *l, struct life_action *a)
 	return act(a, LIFE_DO_ANSWER);
 }
 
+/* Whether the one worker there is can be asked, and nothing of another version is left. */
+static bool may_take(const struct life *l)
+{
+	const struct life_set *s = &l->set[l->side];
+
+	return l->takes && l->in_force && l->phase == LIFE_SETTLED && !l->other && !l->ending &&
+	       l->candidate_count == 1 && life_ready(l, 0) && life_set_of(l, 0) == l->side && s->take == TAKE_NONE;
+}
+
+static void begin_take(struct life *l, struct life_action *a)
+{
+	a->set = l->side;
+	l->set[a->set].take = TAKE_ASKED;
+	l->set[a->set].untimed = true;
+}
+
 /* on_start is waited for, so that no later version runs it beside that. */
 static bool may_load(const struct life *l)
 {
 	if (!l->in_force || l->phase != LIFE_SETTLED || l->other || l->ending)
 		return false;
 	for (uint32_t i = l->side; i < l->set_count; i += 2)
-		if (l->set[i].worker == WORKER_STARTING)
+		if (l->set[i].worker == WORKER_STARTING || l->set[i].take == TAKE_ASKED)
 			return false;
 	return true;
 }
@@ -645,11 +690,15 @@ static bool next_of_program(struct life *l, struct life_action *a)
 		l->other = false;
 		return act(a, LIFE_DO_SETTLED);
 	}
-	if (l->reload_due && may_load(l)) {
-		load_version(l);
+	if (l->reload_due && (may_take(l) || may_load(l))) {
+		bool takes = may_take(l);
+		if (takes)
+			begin_take(l, a);
+		else
+			load_version(l);
 		l->reload_due = false;
 		l->asked = true;
-		return act(a, LIFE_DO_LOAD);
+		return act(a, takes ? LIFE_DO_TAKE : LIFE_DO_LOAD);
 	}
 	if (!l->ending || l->over || !all_finished(l) || has_workers(l))
 		return false;

@@ -26,6 +26,9 @@
  * candidate whose election is not in the new version ends for good, and its hooks are the old version's. A new election
  * campaigns when all of those have released their locks.
  *
+ * A program that `takes` reloads within its worker instead, if that is ready and the only one: no version is loaded,
+ * and the term goes on. What a worker has not taken in its time has failed; the next reload loads a version.
+ *
  * What is kept in every state: a worker is told of the elections of its own version alone, by their names; each wait
  * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered once;
  * whether a candidate may campaign is a function of what is here (life_bar), and stored nowhere. */
@@ -59,12 +62,21 @@ enum life_term {
 	LIFE_FINISHED, /* it has ended for good */
 };
 
+/* A reload within the worker that is ready, if the program is one that `takes`. */
+enum life_take {
+	TAKE_NONE,
+	TAKE_ASKED, /* the worker was told LIFE_DO_TAKE; its timer runs */
+	TAKE_LATE, /* that was over, and it was answered. The worker may answer yet; until then a reload loads a version
+	            */
+};
+
 struct life_set {
 	uint8_t worker;   /* enum life_worker */
 	uint8_t failures; /* workers that died in a row */
 	bool started;     /* the worker of now, or the last one, has been ready */
 	bool began;       /* one has: on_start is not run again */
 	uint8_t doom;     /* enum life_cause: why the worker of now is to be killed */
+	uint8_t take;     /* enum life_take, of the worker of now */
 	bool untimed;     /* its timer is not set yet for the state that it is in */
 };
 
@@ -103,6 +115,7 @@ struct life {
 	bool reload_due; /* a reload was asked for while another version was not settled */
 	bool paused;     /* by an operator: whatever election there will be */
 	bool ending, killing, over;
+	bool takes;  /* by its user, before the beginning: a worker can reload by itself (LIFE_DO_TAKE) */
 	uint32_t at; /* where life_next goes on */
 };
 
@@ -129,6 +142,7 @@ enum life_event_kind {
 	                 */
 	LIFE_EV_LOAD_FAILED,
 	LIFE_EV_STARTED,
+	LIFE_EV_TAKEN, /* to LIFE_DO_TAKE: good */
 	LIFE_EV_ENDED, /* its process has, or it is being killed for a term's sake; LIFE_EV_GONE follows */
 	LIFE_EV_GONE,  /* all of it is. The candidates' `term` says what follows. worked: it had lived for long */
 	LIFE_EV_TIMER, /* of LIFE_DO_TIMER */
@@ -137,7 +151,7 @@ enum life_event_kind {
 struct life_event {
 	enum life_event_kind kind;
 	uint32_t set, candidate, groups;
-	bool worked;
+	bool worked, good;
 	const struct life_election *elections; /* borrowed during the call */
 	uint32_t count;
 	struct life_candidate *into; /* place for count + candidate_count, which is used from then on; the old one is
@@ -148,6 +162,7 @@ enum life_timer { LIFE_TIMER_OFF, LIFE_TIMER_START, LIFE_TIMER_QUIT, LIFE_TIMER_
 
 enum life_do {
 	LIFE_DO_LOAD,  /* side: a reload begins; a worker of the next version is spawned there */
+	LIFE_DO_TAKE,  /* set: a reload begins; its worker, which is ready, reloads by itself. LIFE_EV_TAKEN follows */
 	LIFE_DO_SPAWN, /* set: a worker of the version of its side. LIFE_EV_LOADED or another follows */
 	LIFE_DO_TIMER, /* set, timer: in place of one that runs. BACK_OFF: after so many failures in a row */
 	LIFE_DO_CHECK, /* the version that was loaded: LIFE_EV_GOOD or LIFE_EV_BAD is told before the next life_next */
@@ -162,10 +177,11 @@ enum life_do {
 	LIFE_DO_KILL_TERM, /* candidate: for good, without waiting for the script */
 	LIFE_DO_FORGET,    /* candidate: it is no more. The last of the list takes its place */
 	LIFE_DO_SETTLED,   /* side: nothing of its version is left; what is kept of it may be freed */
-	LIFE_DO_ANSWER, /* requests for a reload that came before the last LIFE_DO_LOAD: good, cause. LIFE_SHUTDOWN: all
-	                 */
-	LIFE_DO_FAIL,   /* the first version does not come into force: the program is to end */
-	LIFE_DO_OVER,   /* the program has ended */
+	LIFE_DO_ANSWER,    /* requests for a reload that came before the last LIFE_DO_LOAD or _TAKE: good, cause.
+	                    * LIFE_SHUTDOWN: all
+	                    */
+	LIFE_DO_FAIL,      /* the first version does not come into force: the program is to end */
+	LIFE_DO_OVER,      /* the program has ended */
 };
 
 /* Why a worker is killed, or a version does not come into force. */
@@ -173,6 +189,7 @@ enum life_cause {
 	LIFE_FINE,
 	LIFE_UNWANTED,
 	LIFE_SILENT,      /* its timer was over */
+	LIFE_NOT_TAKEN,   /* the same, after LIFE_DO_TAKE: the worker stays */
 	LIFE_FAILED_LOAD, /* it said so, or its check was bad */
 	LIFE_DIED,
 	LIFE_NO_PROCESS, /* it could not be spawned */

@@ -288,7 +288,7 @@ bool candidate_replied(struct candidate *p, struct wire *w)
 	if (!wire_reply_get(w, &m) || !m.request)
 		return false;
 	if (m.request == RELOAD_REQUEST)
-		return run_taken(p->run, m.ok, m.text);
+		return run_taken(p->run, life_set_of(&p->run->life, p->number), m.ok, m.text);
 	uint64_t *place = candidate_asked(p, m.request);
 	if (!place)
 		return false;
@@ -330,7 +330,6 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	script_metrics_worker_gone(&p->metrics);
 	candidate_asked_in_vain(p, "the process that runs the jobs has died, and they with it");
-	run_taken_in_vain(p->run);
 	script_jobs_clear(&p->jobs);
 	term_supervision_dead(&p->term, reaped);
 }

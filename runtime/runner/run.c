@@ -170,28 +170,6 @@ static void run_answer_reload(struct run *r, bool good)
 	run_answer_requests(r, false, good ? NULL : text);
 }
 
-/* Whether the one worker of `cron` is there, and no other version is loaded or left. */
-static bool run_can_ask(const struct run *r)
-{
-	const struct life *l = &r->life;
-
-	return r->crontab_count && l->in_force && l->phase == LIFE_SETTLED && !l->reload_due && !l->other &&
-	       l->candidate_count == 1 && life_ready(l, 0);
-}
-
-static void run_reload_now(struct run *r)
-{
-	if (r->asked) {
-		r->asked_again = true;
-	} else if (run_can_ask(r)) {
-		r->asked = true;
-		run_begin_reload(r);
-		candidate_ask_reload(r->candidates[0]);
-	} else {
-		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
-	}
-}
-
 void run_reload(struct run *r, uint64_t ticket)
 {
 	struct run_reload_request *place = r->requests;
@@ -202,35 +180,19 @@ void run_reload(struct run *r, uint64_t ticket)
 			place = &r->requests[i];
 	if (ticket)
 		*place = (struct run_reload_request){ .ticket = ticket };
-	run_reload_now(r);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 }
 
-bool run_taken(struct run *r, bool good, const char *text)
+bool run_taken(struct run *r, uint32_t set, bool good, const char *text)
 {
-	bool again = r->asked_again;
-
-	if (!r->asked)
+	if (r->life.set[set].take == TAKE_NONE)
 		return false;
-	r->asked = r->asked_again = false;
-	if (!good) {
+	if (!good && r->life.set[set].take == TAKE_ASKED) {
 		snprintf(r->wrong, sizeof r->wrong, "%s", text);
 		log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
 	}
-	run_answer_reload(r, good);
-	if (again && !r->life.ending)
-		run_reload_now(r);
+	run_tell(r, &(struct life_event){ .kind = LIFE_EV_TAKEN, .set = set, .good = good });
 	return true;
-}
-
-void run_taken_in_vain(struct run *r)
-{
-	if (!r->asked)
-		return;
-	r->asked = r->asked_again = false;
-	if (r->life.ending)
-		run_answer_requests(r, true, "it is shutting down");
-	else
-		run_tell(r, &(struct life_event){ .kind = LIFE_EV_RELOAD });
 }
 
 static int run_once_status(enum lease_reason reason)
@@ -403,6 +365,17 @@ static void run_check(struct run *r)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BAD });
 }
 
+/* Its worker hangs in a file, as one does on a mount whose server is gone, or was stopped. */
+static void run_not_taken(struct run *r)
+{
+	snprintf(
+		r->wrong, sizeof r->wrong,
+		"the process that runs the jobs has not read the crontabs within %.3g s (--start-timeout), and starts no "
+		"job until it has: see whether they can be read, then reload again, which takes another process",
+		(double)options_start_timeout(&r->options) / NSEC_PER_SEC);
+	log_event(LOG_ERROR, NULL, "worker_silent", "%s", r->wrong);
+}
+
 static void run_forget(struct run *r, uint32_t candidate)
 {
 	struct candidate *gone = r->candidates[candidate];
@@ -419,6 +392,10 @@ static void run_carry_out(struct run *r, const struct life_action *a)
 	switch (a->what) {
 	case LIFE_DO_LOAD:
 		run_begin_reload(r);
+		return;
+	case LIFE_DO_TAKE:
+		run_begin_reload(r);
+		candidate_ask_reload(r->candidates[0]);
 		return;
 	case LIFE_DO_SPAWN:
 		run_spawn(r, a);
@@ -461,6 +438,8 @@ static void run_carry_out(struct run *r, const struct life_action *a)
 		script_version_fini(&r->version[a->side]);
 		return;
 	case LIFE_DO_ANSWER:
+		if (a->cause == LIFE_NOT_TAKEN)
+			run_not_taken(r);
 		if (a->cause == LIFE_SHUTDOWN)
 			run_answer_requests(r, true, "it is shutting down");
 		else
@@ -523,6 +502,7 @@ int run_script(struct run *r, guard_worker *worker, const struct program_ops *op
 	r->failed_status = EXIT_FAILED_SCRIPT;
 	r->fork = program_fork(&r->program, worker);
 	r->forks = true;
+	r->life.takes = r->crontab_count > 0;
 	run_make_room(r, 0);
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BEGIN });
 	ev_invoke_pending(r->program.loop); /* the worker loads its script meanwhile */

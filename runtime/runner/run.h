@@ -45,13 +45,12 @@ struct run { /* its parts read it; run.c and reload.c change it */
 		uint64_t ticket; /* 0: none */
 		bool loading;    /* it came before the version that is loaded now, or was last */
 	} requests[RUN_REQUESTS];
-	bool asked, asked_again; /* the worker of `cron` is taking changed crontabs; and is to do so once more */
-	bool reload_failed;      /* the last one, */
-	char wrong[1000];        /* and why the last version that was loaded did not come into force */
-	struct guard_fork fork;  /* for the first worker, */
-	bool forks;              /*     which has not begun */
-	ev_timer soon;           /* never started: it is fed to the loop, and carries out what life.h says */
-	ev_timer last;           /* after a kill: the program ends, whatever still runs */
+	bool reload_failed;     /* the last one, */
+	char wrong[1000];       /* and why the last version that was loaded did not come into force */
+	struct guard_fork fork; /* for the first worker, */
+	bool forks;             /*     which has not begun */
+	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
+	ev_timer last;          /* after a kill: the program ends, whatever still runs */
 };
 
 /* Those that it watches, for program_hold_signals. */
@@ -82,8 +81,8 @@ void run_load_failed(struct run *r, struct worker_set *s, const char *text);
 void run_started(struct run *r, struct worker_set *s);
 
 /* What a candidate reports. */
-bool run_taken(struct run *r, bool good, const char *text); /* to candidate_ask_reload; false: it was not asked */
-void run_taken_in_vain(struct run *r); /* the worker has died: what it was asked for is done by the next one */
+/* The worker of this set, to candidate_ask_reload; false: it was not asked. */
+bool run_taken(struct run *r, uint32_t set, bool good, const char *text);
 void run_term_over(struct run *r,
                    struct candidate *p); /* its hooks have run or never will; its lease may still be held */
 /* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has

@@ -472,6 +472,7 @@ static void node_carry_out(struct sim_node *n, const struct life_action *a)
 		node_go_down(n);
 		return;
 	case LIFE_DO_LOAD:
+	case LIFE_DO_TAKE:
 	case LIFE_DO_MOVE:
 	case LIFE_DO_STIR:
 	case LIFE_DO_KILL_TERM:

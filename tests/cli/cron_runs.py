@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -66,7 +67,9 @@ def output(name: str) -> str:
 
 
 def gone(pid: str) -> bool:
-    """It has ended, whether it was reaped or not."""
+    """It has ended, whether it was reaped or not. A process that has not written its number yet has not."""
+    if not pid.strip():
+        return False
     try:
         with open(f"/proc/{pid.strip()}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
@@ -105,10 +108,11 @@ def background() -> None:
     ok("\nearly\nlate\n" in output("behind"), "which is kept, as that of before", output("behind"))
     answer(run("--wait", "lingers"), 124, "its timeout of 1 s", "a timeout holds for what goes on in the background")
     ok(
-        wait_for(lambda: text("lingers.pid") and gone(text("lingers.pid"))),
+        wait_for(lambda: not text("lingers.pid") or gone(text("lingers.pid"))),  # none: it was killed before it began
         "and kills it, in a session of its own and without SIGTERM, too",
     )
     answer(run("--wait", "daemon"), 0, "exit status 0", "a run does not wait for what has closed its output")
+    wait_for(lambda: text("daemon.pid"))  # the run, and its answer, may come first
     ok(not gone(text("daemon.pid")), "and lets it go on")
 
 
@@ -318,6 +322,44 @@ def reloads(a: Candidate) -> None:
     )
 
 
+def hangs() -> None:
+    write("tab", f"MAILTO=''\n# lunarch: name=before\n{TIMES} exit 3\n")
+    c = Candidate(*STATE, *OUT, "--lock", "hangs", "--start-timeout", "5s", TAB, command="cron", name="hangs")
+    c.event("became_leader")
+    worker = c.worker()
+    os.remove(TAB)
+    os.mkfifo(TAB)  # a file in which whoever opens it hangs, as in one of a server that is gone
+    where, why = ("--lock", "hangs"), "has not read the crontabs within 5 s (--start-timeout)"
+    p = reload(*where)
+    ok(p.returncode == 1 and why in p.stderr, "who waits for a reload that hangs is told", p.stderr)
+    ok(c.event("worker_silent", why), "so does the log")
+    told = lunarch("ctl", "why", *STATE, *where).stdout
+    ok("The last reload failed" in told and why in told, "and `ctl why`", told)
+    os.rename(TAB, f"{room}/hung")
+    write("tab", f"MAILTO=''\n# lunarch: name=after\n{TIMES} exit 4\n")
+    write("hung", f"MAILTO=''\n# lunarch: name=between\n{TIMES} exit 5\n")
+    c.event("crontabs_taken", count=2)
+    answer(
+        lunarch("cron", "run", *STATE, *where, "--wait", "after"),
+        4,
+        "exit status 4",
+        "when it ends, the files of then are taken",
+    )
+    ok(
+        wait_for(lambda: "The last reload failed" not in lunarch("ctl", "why", *STATE, *where).stdout),
+        "and that none failed is known",
+    )
+    same(c.worker(), worker, "by the same process")
+    os.kill(worker, signal.SIGSTOP)
+    p = reload(*where)
+    ok(p.returncode == 1 and why in p.stderr, "a process that was stopped has a deadline, too", p.stderr)
+    p = reload(*where)
+    same((p.returncode, p.stderr), (0, ""), "and the next reload does without it")
+    ok(wait_for(lambda: gone(str(worker))), "it is replaced")
+    c.event("became_leader", count=2)
+    c.stop()
+
+
 write("tab", BACKGROUND)
 first = elector("a", "--listen", f"unix:{room}/listen.sock")
 first.event("became_leader")
@@ -327,6 +369,7 @@ try:
     environment()
     told()
     reloads(first)
+    hangs()
 except Exception as e:  # pylint: disable=broad-except
     ok(False, "the test comes to its end", repr(e))
     first.log()

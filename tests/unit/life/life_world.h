@@ -89,7 +89,7 @@ enum next_task { NEXT_TASK_NONE, NEXT_TASK_RUNS, NEXT_TASK_TAKEN, NEXT_TASK_ENDS
 
 struct proc {                                 /* a worker's process, as far as it has come */
 	uint8_t exists, version, phase, told; /* told: the elections that GO has named, as bits of their numbers */
-	uint8_t quit, killed, ended;
+	uint8_t quit, killed, ended, takes;
 	uint8_t task[IDENTS], next[IDENTS];
 };
 
@@ -138,6 +138,7 @@ struct scene {
 	bool with_hooks;  /* the scripts have on_stopping */
 	bool with_orders; /* pause, resume */
 	bool with_ends;   /* end, kill */
+	bool takes;       /* a worker can reload by itself */
 	bool late;        /* what follows from an event is done after others, which come in the same turn of the loop */
 };
 static struct scene scene;
@@ -169,6 +170,8 @@ enum happening {
 	HAPPENS_LOADED_BAD,
 	HAPPENS_LOAD_FAILED,
 	HAPPENS_STARTED,
+	HAPPENS_TAKEN,
+	HAPPENS_NOT_TAKEN,
 	HAPPENS_DIES,
 	HAPPENS_GONE,
 	HAPPENS_GONE_WORKED,
@@ -207,6 +210,8 @@ static const char *const happening_names[HAPPENINGS] = {
 	"it has loaded, and the check finds it bad: the worker",
 	"the load failed: the worker",
 	"it has started: the worker",
+	"it has reloaded by itself: the worker",
+	"it has found bad what it was to reload: the worker",
 	"it dies: the worker",
 	"it is gone: the worker",
 	"it is gone after a long life: the worker",
@@ -680,6 +685,17 @@ static void do_load(struct world *w)
 	w->tried = 0;
 }
 
+static void do_take(struct world *w, uint32_t set)
+{
+	struct proc *p = &w->proc[set];
+
+	must(w, p->exists && p->phase == PROC_READY && !p->quit, "a worker is asked to reload that is not ready");
+	must(w, !p->takes, "a worker is asked to reload twice");
+	p->takes = 1;
+	if (w->waiting)
+		w->waiting = ASKED_BEFORE;
+}
+
 static void do_quit(struct world *w, uint32_t set)
 {
 	must(w, w->proc[set].exists && !w->proc[set].ended, "QUIT to a worker that is not there");
@@ -700,6 +716,9 @@ static void do_action(struct world *w, const struct life_action *a)
 	switch (a->what) {
 	case LIFE_DO_LOAD:
 		do_load(w);
+		return;
+	case LIFE_DO_TAKE:
+		do_take(w, a->set);
 		return;
 	case LIFE_DO_SPAWN:
 		do_spawn(w, a->set);
@@ -758,9 +777,9 @@ static void do_action(struct world *w, const struct life_action *a)
 	}
 }
 
-static const char *const do_names[] = { "LOAD",   "SPAWN",   "TIMER",  "CHECK", "GO",  "QUIT",
-	                                "KILL",   "SERVE",   "MOVE",   "STIR",  "END", "KILL_TERM",
-	                                "FORGET", "SETTLED", "ANSWER", "FAIL",  "OVER" };
+static const char *const do_names[] = { "LOAD",      "TAKE",   "SPAWN",   "TIMER",  "CHECK", "GO",
+	                                "QUIT",      "KILL",   "SERVE",   "MOVE",   "STIR",  "END",
+	                                "KILL_TERM", "FORGET", "SETTLED", "ANSWER", "FAIL",  "OVER" };
 
 static void tell_terms(struct world *w)
 {
@@ -793,7 +812,7 @@ static void check_set(struct world *w, uint32_t s)
 	const struct proc *p = &w->proc[s];
 	bool alive = set->worker != WORKER_NONE && set->worker != WORKER_WAITING;
 	bool timed = set->worker == WORKER_LOADING || set->worker == WORKER_STARTING ||
-	             set->worker == WORKER_QUITTING || set->worker == WORKER_WAITING;
+	             set->worker == WORKER_QUITTING || set->worker == WORKER_WAITING || set->take == TAKE_ASKED;
 
 	must(w, alive == (p->exists != 0), "what is known of a worker is whether there is one");
 	must(w, !timed || w->timer[s] != LIFE_TIMER_OFF, "something waits for a worker, and no timer runs");
@@ -864,7 +883,9 @@ static void world_check(struct world *w)
 	check_told(w);
 	must(w, !w->waiting || l->asked || l->reload_due, "a request for a reload is forgotten");
 	must(w, !l->over || !w->waiting, "the program ends, and a request was not answered");
-	must(w, !l->asked || l->ending || l->phase != LIFE_SETTLED || l->reload_due || l->judged,
+	must(w,
+	     !l->asked || l->ending || l->phase != LIFE_SETTLED || l->reload_due || l->judged ||
+	             w->set[l->side].take == TAKE_ASKED,
 	     "a reload is over, and was not answered");
 }
 
@@ -921,6 +942,10 @@ static void may_worker(const struct world *w, uint32_t s, struct happenings *out
 		may(out, HAPPENS_LOAD_FAILED, s);
 	} else if (p->phase == PROC_STARTING && !scripts[p->version].never_starts) {
 		may(out, HAPPENS_STARTED, s);
+	}
+	if (p->takes) {
+		may(out, HAPPENS_TAKEN, s);
+		may(out, HAPPENS_NOT_TAKEN, s);
 	}
 	for (uint32_t i = 0; i < IDENTS; i++) {
 		if (p->task[i] == TASK_DRAINS)
@@ -1145,6 +1170,15 @@ static void order(struct world *w, struct happened h)
 	}
 }
 
+/* What comes late is asked for once more by the machine itself, which is told what comes of that. */
+static void worker_takes(struct world *w, uint32_t s, bool good)
+{
+	w->proc[s].takes = 0;
+	if (w->set[s].take == TAKE_LATE && !w->life.ending)
+		w->waiting |= ASKED_SINCE;
+	tell_life(w, (struct life_event){ .kind = LIFE_EV_TAKEN, .set = s, .good = good });
+}
+
 static void of_worker(struct world *w, struct happened h)
 {
 	switch ((int)h.what) {
@@ -1163,6 +1197,10 @@ static void of_worker(struct world *w, struct happened h)
 	case HAPPENS_STARTED:
 		w->proc[h.arg].phase = PROC_READY;
 		tell_life(w, (struct life_event){ .kind = LIFE_EV_STARTED, .set = h.arg });
+		return;
+	case HAPPENS_TAKEN:
+	case HAPPENS_NOT_TAKEN:
+		worker_takes(w, h.arg, h.what == HAPPENS_TAKEN);
 		return;
 	case HAPPENS_DIES:
 		worker_dies(w, h.arg);
@@ -1253,6 +1291,7 @@ static void world_point(struct world *w)
 	w->life.set = w->set;
 	w->life.set_count = SETS_MAX;
 	w->life.candidate = w->candidate;
+	w->life.takes = scene.takes;
 }
 
 static void world_begin(struct world *w, uint8_t script)
@@ -1336,6 +1375,7 @@ static void pack_set(struct packed *p, struct world *w, uint32_t s)
 	PACK(p, set->began);
 	PACK(p, set->doom);
 	PACK(p, set->untimed);
+	PACK(p, set->take);
 	PACK(p, w->timer[s]);
 	PACK(p, q->exists);
 	if (!q->exists)
@@ -1346,6 +1386,7 @@ static void pack_set(struct packed *p, struct world *w, uint32_t s)
 	PACK(p, q->quit);
 	PACK(p, q->killed);
 	PACK(p, q->ended);
+	PACK(p, q->takes);
 	for (uint32_t i = 0; i < IDENTS; i++) {
 		PACK(p, q->task[i]);
 		if (scene.with_next)
@@ -1511,15 +1552,15 @@ static bool calm_of_hopeless(const struct world *w, const struct happenings *h, 
 
 static bool calm_first(const struct world *w, const struct happenings *h, bool slow, struct happened *next)
 {
-	static const uint8_t ways[2][26] = {
-		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED,
-		  HAPPENS_STOPPED, HAPPENS_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_NEXT_SWEPT, HAPPENS_DIES,
-		  HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_TIMER, HAPPENS_NEXT_TIMER,
-		  HAPPENS_LEAD, HAPPENS_TERM_TIMER, HAPPENINGS },
-		{ HAPPENS_TURN, HAPPENS_RESUME, HAPPENS_GONE, HAPPENS_TIMER, HAPPENS_NEXT_TIMER, HAPPENS_TERM_TIMER,
-		  HAPPENS_DIES, HAPPENS_LOADED, HAPPENS_STARTED, HAPPENS_DRAINED, HAPPENS_STOPPED, HAPPENS_SWEPT,
-		  HAPPENS_NEXT_SWEPT, HAPPENS_NEXT_ENDED, HAPPENS_RELEASED, HAPPENS_NEXT_TERM, HAPPENS_FINISHED,
-		  HAPPENS_LEAD, HAPPENINGS },
+	static const uint8_t ways[2][28] = {
+		{ HAPPENS_TURN,       HAPPENS_RESUME,     HAPPENS_GONE,     HAPPENS_LOADED,     HAPPENS_STARTED,
+		  HAPPENS_TAKEN,      HAPPENS_DRAINED,    HAPPENS_STOPPED,  HAPPENS_SWEPT,      HAPPENS_NEXT_ENDED,
+		  HAPPENS_NEXT_SWEPT, HAPPENS_DIES,       HAPPENS_RELEASED, HAPPENS_NEXT_TERM,  HAPPENS_FINISHED,
+		  HAPPENS_TIMER,      HAPPENS_NEXT_TIMER, HAPPENS_LEAD,     HAPPENS_TERM_TIMER, HAPPENINGS },
+		{ HAPPENS_TURN,       HAPPENS_RESUME,    HAPPENS_GONE,     HAPPENS_TIMER,      HAPPENS_NEXT_TIMER,
+		  HAPPENS_TERM_TIMER, HAPPENS_DIES,      HAPPENS_LOADED,   HAPPENS_STARTED,    HAPPENS_TAKEN,
+		  HAPPENS_DRAINED,    HAPPENS_STOPPED,   HAPPENS_SWEPT,    HAPPENS_NEXT_SWEPT, HAPPENS_NEXT_ENDED,
+		  HAPPENS_RELEASED,   HAPPENS_NEXT_TERM, HAPPENS_FINISHED, HAPPENS_LEAD,       HAPPENINGS },
 	};
 
 	for (const uint8_t *way = ways[slow]; *way < HAPPENINGS; way++)

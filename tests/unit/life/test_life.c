@@ -277,6 +277,51 @@ static void test_requests(void)
 	ok(answered(false, LIFE_SHUTDOWN) && !did(LIFE_DO_LOAD), "and so is one that is asked for after it");
 }
 
+/* One election, whose worker (set 0) is ready and is asked to reload by itself. */
+static void taking(void)
+{
+	begin();
+	l.takes = true;
+	next_version(two, 1);
+	loaded(0, 0);
+	it(LIFE_EV_STARTED, 0);
+	it(LIFE_EV_RELOAD, 0);
+}
+
+static void takes(bool good)
+{
+	happens((struct life_event){ .kind = LIFE_EV_TAKEN, .set = 0, .good = good });
+	follow();
+}
+
+static void test_take(void)
+{
+	taking();
+	ok(did_of_set(LIFE_DO_TAKE, 0) && !did(LIFE_DO_LOAD) && timer_is(0, LIFE_TIMER_START),
+	   "a worker that can reload by itself is asked to, and has a time for it");
+	it(LIFE_EV_RELOAD, 0);
+	ok(!did(LIFE_DO_TAKE) && !did(LIFE_DO_LOAD), "who asks meanwhile waits for that");
+	takes(true);
+	ok(answered(true, LIFE_FINE) && did(LIFE_DO_TAKE), "when it has, that is answered, and it is asked once more");
+	takes(false);
+	ok(answered(false, LIFE_FAILED_LOAD) && timer_is(0, LIFE_TIMER_OFF), "what it found bad, too");
+	taking();
+	it(LIFE_EV_TIMER, 0);
+	ok(answered(false, LIFE_NOT_TAKEN) && !did(LIFE_DO_KILL) && timer_is(0, LIFE_TIMER_OFF),
+	   "when its time is over, that is answered, and the worker stays");
+	takes(true);
+	ok(did_of_set(LIFE_DO_TAKE, 0), "if it answers yet, it is asked once more");
+	it(LIFE_EV_TIMER, 0);
+	it(LIFE_EV_RELOAD, 0);
+	ok(did(LIFE_DO_LOAD) && !did(LIFE_DO_TAKE), "a reload after that time loads a version in another worker");
+	taking();
+	it(LIFE_EV_ENDED, 0);
+	ok(did(LIFE_DO_LOAD) && !did(LIFE_DO_ANSWER), "if it dies, a version is loaded for who waits");
+	taking();
+	order(LIFE_EV_END, LIFE_NONE);
+	ok(answered(false, LIFE_SHUTDOWN), "and is answered at the end");
+}
+
 static void test_names(void)
 {
 	reloaded(swapped, 2);
@@ -457,6 +502,7 @@ int main(void)
 	test_failed_reload();
 	test_on_start();
 	test_requests();
+	test_take();
 	test_names();
 	test_replacement();
 	test_replacement_while_moving();
