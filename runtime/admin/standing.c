@@ -153,6 +153,17 @@ static void reason_may_lead(struct buf *out, const struct standing *e)
 		           span(elapsed_standby(m->asked_at, now), ago));
 }
 
+static void reason_namesake(struct buf *out, const struct standing *e)
+{
+	char ago[32];
+
+	if (e->status->namesake_for < 0)
+		return;
+	buf_adds(out, "another candidate has this one's identity, ");
+	buf_plain(out, e->status->identity);
+	buf_printf(out, ", and wrote %s ago: give each its own (--identity)", span(e->status->namesake_for, ago));
+}
+
 /* It leads, as far as the lock goes. */
 static void reason_silent(struct buf *out, const struct standing *e)
 {
@@ -181,6 +192,7 @@ static const struct {
 	{ "unreaped", reason_unreaped },
 	{ "may_lead", reason_may_lead },
 	{ "silent", reason_silent },
+	{ "same_identity", reason_namesake },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -445,7 +457,7 @@ static void tell_leading(struct buf *out, const struct standing *e)
 static bool matters(const struct standing *e, size_t i)
 {
 	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused || reasons[i].add == reason_silent;
+	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake;
 }
 
 static void tell_next(struct buf *out, const struct standing *e)

@@ -84,6 +84,7 @@ struct lease_sight author_sight(const struct author *a, const struct record *r)
 	if (!*r->holder)
 		s.kind = r->state == RECORD_LEADING ? SIGHT_EMPTIED : SIGHT_RELEASED;
 	s.reclaim = !s.mine && author_reclaims(a, r);
+	s.namesake = !s.mine && strcmp(r->holder, a->identity) == 0;
 	return s;
 }
 

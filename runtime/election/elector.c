@@ -85,6 +85,21 @@ static void become_another(struct elector *e)
 	next_link_renamed(e->next);
 }
 
+/* Two with one identity cannot be told apart in the log, in status, or by `ctl handover --to`. Said once. */
+static void meet_namesake(void *arg)
+{
+	struct elector *e = arg;
+
+	if (!e->namesake)
+		elector_say(
+			e, LOG_WARN, "same_identity",
+			"another candidate that runs now has the identity %s, too: nobody can tell them apart. Give each "
+			"its own (--identity, LUNARCH_IDENTITY)",
+			e->author.identity);
+	e->namesake = true;
+	e->namesake_at = clock_now();
+}
+
 /* The lease machine asks before it acquires; between that, this candidate asks in order to know whether it could. */
 static void elector_ask(struct elector *e)
 {
@@ -98,6 +113,8 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 {
 	if (a->set & LEASE_DO_TWIN)
 		become_another(e);
+	if (a->set & LEASE_DO_NAMESAKE)
+		meet_namesake(e);
 	if (a->set & LEASE_DO_SAVED)
 		answer_saves(e, a->saved, true);
 	if (a->set & LEASE_DO_UNSAVED)
@@ -246,6 +263,7 @@ static void elector_on_say(void *arg, enum log_level level, const char *event, c
 }
 
 static const struct next_link_callbacks next_callbacks = {
+	.namesake = meet_namesake,
 	.next = elector_on_next,
 	.publish = elector_on_publish,
 	.hand_over = elector_on_hand_over,

@@ -153,6 +153,7 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	const char *lacks;
 	bool worker; /* its user could lead: elector_ready */
 	struct lease_standing standing;
+	nsec namesake_for; /* since another candidate with this identity was last seen to write; -1: never */
 	const char *paused_why;
 	const char *trouble; /* what was last wrong with the store or the record, and is not over */
 	nsec trouble_for;

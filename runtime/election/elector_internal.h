@@ -50,6 +50,9 @@ struct elector {
 	const char *ended;   /* why the last term of ours ended, for the record: static text, */
 	uint64_t ended_term; /*     and which that was */
 
+	bool namesake; /* another candidate with this identity was met, the last time then */
+	struct instant namesake_at;
+
 	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
 	struct instant end, kill; /* its deadlines, as they were published */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;

@@ -103,6 +103,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.name = e->name,
 		.times = *lease_publishes(e->lease),
 		.paused_why = e->paused_why ? e->paused_why : "",
+		.namesake_for = e->namesake ? elapsed_standby(e->namesake_at, now) : -1,
 		.trouble = e->trouble ? e->trouble : "",
 		.trouble_for = e->trouble ? elapsed_standby(e->trouble_since, now) : 0,
 		.store = e->contact,

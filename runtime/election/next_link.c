@@ -340,6 +340,8 @@ static void link_not_handed_over(struct next_link *l, uint64_t number)
 /* The end of a term comes first: what is published and said is for people by then. */
 static void link_carry_out(struct next_link *l, const struct successor_actions *a)
 {
+	if (a->set & SUCCESSOR_DO_NAMESAKE)
+		l->cb->namesake(l->arg);
 	if (a->set & SUCCESSOR_DO_NOT_NEXT)
 		link_next(l, false);
 	if (a->set & SUCCESSOR_DO_NEXT)

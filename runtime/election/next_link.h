@@ -23,6 +23,7 @@ struct next_link_callbacks {
 	void (*not_handed_over)(void *arg, const char *request, const char *why);
 	void (*settled)(void *arg);                              /* next_link_settled has become true */
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
+	void (*namesake)(void *arg); /* a leader: the record is written by another candidate with its identity */
 	void (*say)(void *arg, enum log_level level, const char *event, const char *text);
 };
 

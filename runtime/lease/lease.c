@@ -411,6 +411,13 @@ static bool is_twin(const struct lease *l, const struct lease_sight *s)
 	return s->kind == SIGHT_HELD && s->mine && s->count > 0 && s->count >= l->writes && s->write != l->last_write;
 }
 
+/* Whether another candidate with our identity lives: it has written since we first looked. The first record that is
+ * seen may be by an earlier run of ours, which is dead. */
+static bool namesake_writes(const struct lease *l, const struct lease_sight *s)
+{
+	return s->kind == SIGHT_HELD && s->namesake && l->looked && s->write != l->seen.write;
+}
+
 /* A change during a read may be newer than what the read shows, so a holder reads again. A standby need not: its next
  * poll or write shows it. */
 static void look_again(struct lease *l, struct instant now)
@@ -440,6 +447,8 @@ static void lease_on_read(struct lease *l, const struct lease_event *e, bool cha
 		sight.mine = false;
 		a->set |= LEASE_DO_TWIN;
 	}
+	if (!sight.elsewhere && namesake_writes(l, &sight))
+		a->set |= LEASE_DO_NAMESAKE;
 	int ours = find_limbo(l, &sight);
 	if (l->refused_look)
 		l->refusals = 0;

@@ -76,6 +76,7 @@ struct lease_sight {
 	uint64_t who;   /* two sights with equal numbers show the same holder in the same term */
 	uint64_t write; /* name of the write that made the record, 0 = none */
 	bool mine;      /* this process (its incarnation) holds the record */
+	bool namesake;  /* not mine, but our identity holds it: an earlier run of ours, or another candidate */
 	/* Our identity held it before the last boot, and the user said (--reclaim) that the identity lives only once:
 	 * that holder is dead. */
 	bool reclaim;
@@ -158,6 +159,8 @@ enum lease_do {
 	LEASE_DO_WRITE = 1 << 10,    /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
 	/* After an END with NSEC_NEVER: the lease is not held any more, or (left) it is left to expire. */
 	LEASE_DO_FINISHED = 1 << 11,
+	/* The sight was written by a namesake since this process looked on: two candidates have one identity. */
+	LEASE_DO_NAMESAKE = 1 << 12,
 };
 struct lease_actions {
 	unsigned set; /* of enum lease_do */

@@ -100,6 +100,7 @@ struct successor_sight nomination_sight(const struct record *n, const char *iden
 	s.identity = nomination_identity(read.who.identity);
 	s.who = number_of(read.who.identity, read.who.incarnation);
 	s.mine = s.who == number_of(identity, incarnation);
+	s.namesake = !s.mine && s.identity == nomination_identity(identity);
 	s.priority = read.who.priority;
 	s.answers = nomination_request(read.answers);
 	return s;

@@ -323,7 +323,8 @@ static void op_failed(struct successor *s, struct instant now)
 
 /* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
  * answers what this term has asked. */
-static void leader_looked(struct successor *s, const struct successor_sight *sight, struct instant now)
+static void leader_looked(struct successor *s, const struct successor_sight *sight, struct instant now,
+                          struct successor_actions *a)
 {
 	bool same = s->looked && s->seen.kind == sight->kind && s->seen.write == sight->write;
 	bool answer = s->wanted.request && sight->answers == s->wanted.request;
@@ -331,6 +332,8 @@ static void leader_looked(struct successor *s, const struct successor_sight *sig
 	if (!same && (s->looked || answer)) {
 		s->fresh = true;
 		s->changed_at = now;
+		if (sight->namesake)
+			a->set |= SUCCESSOR_DO_NAMESAKE;
 	}
 	s->looked = true;
 	s->seen = *sight;
@@ -350,7 +353,7 @@ static void successor_on_read(struct successor *s, const struct successor_event 
 		return;
 	}
 	if (s->role == SUCCESSOR_LEADER) {
-		leader_looked(s, &e->sight, now);
+		leader_looked(s, &e->sight, now, a);
 		return;
 	}
 	s->seen = e->sight;

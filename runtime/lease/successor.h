@@ -40,6 +40,7 @@ struct successor_sight {
 	uint64_t write;    /* the write's name: two sights of one write have the same. 0 = none */
 	uint64_t who;      /* identity and incarnation: the same candidate has the same */
 	uint64_t identity; /* the identity alone */
+	bool namesake;     /* another incarnation of its identity */
 	bool mine;         /* who is this process. An earlier incarnation of its identity is another candidate */
 	int64_t priority;
 	uint64_t answers;  /* the request (successor_news.wanted) that this write answers; 0 = none */
@@ -100,6 +101,7 @@ enum successor_do {
 	                                    * or its term has ended. The term goes on */
 	SUCCESSOR_DO_READ = 1 << 5,        /* op */
 	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers, declines; conditional on the last sight */
+	SUCCESSOR_DO_NAMESAKE = 1 << 7,    /* leader: a candidate with this one's identity is alive, and writes N */
 };
 enum successor_why { SUCCESSOR_REQUEST, SUCCESSOR_PRIORITY, SUCCESSOR_ROTATION };
 struct successor_actions {

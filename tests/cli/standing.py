@@ -20,6 +20,7 @@ from tap import done, note, ok, same
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
+LONG = 180.0  # who comes next is seen to change after one to two leases of 6 s
 ANSWER = os.path.join(TMP, "answer")
 SCRIPT = os.path.join(TMP, "s.lua")
 GOOD = (
@@ -43,6 +44,24 @@ def says(c: Asked, words: str, what: str) -> None:
     """Both for people: `ctl why` begins with it, `ctl status` shows it."""
     if not ok(wait_for(lambda: words in c.why() and words in c.ctl("status")[1]), what):
         note(c.why() + c.ctl("status")[1])
+
+
+def test_same_identity() -> None:
+    lock = os.path.join(TMP, "same")
+    both = []
+    for event in ("became_leader", "new_leader"):
+        both.append(Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=FAST))
+        both[-1].event(event)
+    for c, who in zip(both, ("leader", "standby")):
+        ok(c.wait("same_identity", patience=LONG), f"the {who} of two with one identity is told so")
+        why = c.why()
+        ok("another candidate has this one's identity, ann" in why, f"and so is who asks the {who} why", why)
+        same(len(c.all("same_identity")), 1, "once")
+    for c in both:
+        c.kill(signal.SIGKILL)
+    again = Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=FAST)
+    again.event("became_leader")
+    same(again.all("same_identity"), [], "one that is started again after its death is alone")
 
 
 def test_others() -> None:
@@ -182,6 +201,7 @@ def test_store() -> None:
     says(n, "the store has not answered yet", "which is said")
 
 
+test_same_identity()
 test_others()
 test_reload()
 test_may_lead()

@@ -78,6 +78,11 @@ static void on_written(void *arg, const struct lock_result *r)
 	c->not_taken += r->outcome != LOCK_OK;
 }
 
+static void on_namesake(void *arg)
+{
+	(void)arg;
+}
+
 static void on_say(void *arg, enum log_level level, const char *event, const char *text)
 {
 	struct candidate *c = arg;
@@ -95,6 +100,7 @@ static const struct next_link_callbacks callbacks = {
 	.not_handed_over = on_not_handed_over,
 	.settled = on_settled,
 	.written = on_written,
+	.namesake = on_namesake,
 	.say = on_say,
 };
 

@@ -589,6 +589,30 @@ static void copy_rules(void)
 	is_int(lease_next_count(l), 1, "whose next write is its first");
 }
 
+/* Another run of this identity, or another candidate that was given it too. */
+static void namesake_rules(void)
+{
+	struct lease_sight its = held(10, 15 * SEC);
+
+	its.namesake = true;
+	its.write = 500;
+	begin(false);
+	read_done(1, its);
+	ok(!(a.set & LEASE_DO_NAMESAKE),
+	   "the first record of our identity that is seen may be by an earlier run of ours");
+	its.id = 11;
+	its.write = 501;
+	while (!(a.set & LEASE_DO_READ))
+		step(2, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(2, its);
+	ok(a.set & LEASE_DO_NAMESAKE, "that it is renewed tells that two candidates have one identity");
+	its.id = 12;
+	while (!(a.set & LEASE_DO_READ))
+		step(3, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(3, its);
+	ok(!(a.set & LEASE_DO_NAMESAKE), "a person who edits it is no candidate");
+}
+
 /* The store counts tokens, and has lost some. */
 static void token_rules(void)
 {
@@ -814,6 +838,7 @@ int main(void)
 	times_rules();
 	change_rules();
 	copy_rules();
+	namesake_rules();
 	token_rules();
 	moved_rules();
 	standby_rules();

@@ -313,6 +313,24 @@ static void leader_rules(void)
 }
 
 /* What is done every L needs no wake-up of its own. */
+/* Of two candidates with one identity, the standby is seen by the leader. */
+static void namesake_rules(void)
+{
+	struct successor_sight its = nominee(2, 10);
+
+	its.namesake = true;
+	begin(0);
+	role(0, SUCCESSOR_LEADER, 1);
+	read_done(0, its);
+	ok(!(a.set & SUCCESSOR_DO_NAMESAKE), "an N by this identity may be left of an earlier run");
+	its.write = 11;
+	for (int i = 1; i < 60 && !reads(); i++)
+		tick(i);
+	step(60, (struct successor_event){
+			 .kind = SUCCESSOR_EV_READ_DONE, .op = s.op, .outcome = OUTCOME_OK, .sight = its });
+	ok(a.set & SUCCESSOR_DO_NAMESAKE, "that it is written anew tells that two candidates have one identity");
+}
+
 static void sharing_rules(void)
 {
 	lead(false, 0);
@@ -626,6 +644,7 @@ int main(void)
 	contended_rules();
 	next_rules();
 	leader_rules();
+	namesake_rules();
 	sharing_rules();
 	wanted_rules();
 	doubt_rules();
