@@ -5,11 +5,14 @@ local check = use "options"
 
 local given = {}
 
+local function value_kind(value)
+	return value == nil and "nil" or value == "" and "an empty text" or "a " .. type(value)
+end
+
 -- A text that is not empty.
 function given.text(what, value, level)
 	if type(value) ~= "string" or value == "" then
-		local found = value == "" and "an empty one" or value == nil and "nil" or "a " .. type(value)
-		error(("%s: expected a text, found %s"):format(what, found), (level or 2) + 1)
+		error(("%s: expected a text, found %s"):format(what, value_kind(value)), (level or 2) + 1)
 	end
 	return value
 end
@@ -32,7 +35,7 @@ function given.token(where, term)
 	local kind = type(term)
 	local token = (kind == "table" or kind == "userdata") and term.token
 	if math.type(token) ~= "integer" then
-		error(("%s: expected the term first, found a %s"):format(where, kind), 3)
+		error(("%s: expected the term first, found %s"):format(where, value_kind(term)), 3)
 	end
 	return token
 end

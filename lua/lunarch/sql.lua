@@ -267,7 +267,9 @@ return function(natives)
 		given.text("sql.connect: uri", uri)
 		options = given.options("sql.connect", options, of_database)
 		if not uri:find "^postgres[ql]*://" then
-			error("sql.connect: expected a URI as postgres://USER@HOST:PORT/DATABASE", 2)
+			local kind = uri:match "^%a[%w+.-]*://"
+			error(("sql.connect: expected a URI as postgres://USER@HOST:PORT/DATABASE, found %s%s"):format(kind or "no postgres://",
+				kind == "mysql://" and "; lunarch.mysql is for such servers" or ""), 2)
 		end
 		if uri:find "[?&]sslpassword=" then
 			error("sql.connect: sslpassword would be seen in a list of processes: it belongs into a connection service file (pg_service.conf)", 2)
@@ -282,7 +284,7 @@ return function(natives)
 		options = given.options("sql.beside", options, of_lock)
 		local uri, place, name = parse_lock(term.lock)
 		if not uri then
-			error("sql.beside: the term's lock is in no PostgreSQL server: " .. term.lock, 2)
+			error(("sql.beside: expected a term whose lock is postgres://..., found %s; sql.connect(URI) takes any other database"):format(term.lock), 2)
 		end
 		return setmetatable({ uri = uri, password = options.password, timeout = options.timeout or TIMEOUT, own = true, fences = place, fence = name }, Database)
 	end

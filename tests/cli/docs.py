@@ -263,5 +263,12 @@ end)
     % " ".join(d[4:] for d in testing if d.startswith("sim:")),
 )
 held(run("lunarch", "test", "sim_test.lua", cwd=room), "and so are the methods of sim")
+CLEAN["LUNARCH"] = os.path.join(room, "lunarch")
+for path in ("cli/options.py", "locks/test_file.py"):
+    p = run(os.path.join(ROOT, "tests", path), cwd=room)
+    ok(
+        re.search(r"is missing: `make.*` builds it$", p.stderr.strip()) and "Traceback" not in p.stderr,
+        f"{path} says what to build first",
+    )
 shutil.rmtree(room)
 done()

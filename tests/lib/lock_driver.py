@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -51,6 +52,8 @@ class Driver:
     everyone: list["Driver"] = []
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        if not os.path.exists(PROGRAM):
+            sys.exit("build/conform is missing: `make build/conform` builds it")
         self.process = subprocess.Popen(
             [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )

@@ -8,9 +8,11 @@ import datetime
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import IO, AnyStr, TypeVar
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -25,6 +27,19 @@ for _signal in (signal.SIGHUP, signal.SIGINT):
         signal.signal(_signal, lambda *_: None)
 
 T = TypeVar("T")
+
+
+def _unbuilt(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A test that is run before what it runs was built says what to do."""
+    path = getattr(error, "filename", None)
+    if isinstance(error, FileNotFoundError) and path and str(path).startswith(os.path.dirname(LUNARCH) + "/"):
+        name = os.path.relpath(path, ROOT)
+        print(f"{name} is missing: `make{'' if path == LUNARCH else ' ' + name}` builds it", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _unbuilt
 
 
 def wait_for(predicate: Callable[[], T], patience: float = PATIENCE) -> T:

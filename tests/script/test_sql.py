@@ -150,14 +150,14 @@ good &= ok(
 good &= ok(has("pooled\t1\ttrue\tb"), "behind a pooler, in transaction mode, too, and nothing of it stays there")
 same(len([m for m in said if m.startswith("misuse")]), 9, "misuse raises")
 for word in (
-    "postgres://USER",
+    "postgres://USER@HOST:PORT/DATABASE, found mysql://; lunarch.mysql is for",
     "did you mean 'timeout'",
     "found nil",
     "found a function",
     "zero byte",
     "found a string",
     "found a string",
-    "in no PostgreSQL server",
+    "expected a term whose lock is postgres://..., found ",
     "connection service file",
 ):
     good &= ok(has("misuse", word), f"with the reason: {word}")
