@@ -2,6 +2,7 @@
 """make deb's packages in a Debian 12 of their own (debootstrap): made twice with the same bytes, installed, used,
 upgraded while a term runs, purged. Needs root, debootstrap, a mirror."""
 
+import glob
 import hashlib
 import os
 import re
@@ -91,6 +92,20 @@ def installed(m: Machine, packages: dict[str, str]) -> None:
     same(lacks, [], "with all packages every module loads")
 
 
+def documented(m: Machine) -> None:
+    """Each relative link, and each picture, leads to a file of the package."""
+    top = m.root + "/usr/share/doc/lunarch"
+    links, lacks = 0, []
+    for page in glob.glob(top + "/**/*.md*", recursive=True):
+        with open(page, encoding="latin-1") as f:
+            for to in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", f.read()):
+                links += 1
+                if not os.path.exists(os.path.join(os.path.dirname(page), to)):
+                    lacks.append(f"{os.path.relpath(page, top)}: {to}")
+    ok(links > 200, f"(the installed pages have links: {links})")
+    same(lacks, [], "each relative link and picture of the installed pages leads to a file")
+
+
 def upgraded(m: Machine, later: dict[str, str]) -> None:
     m.write("/script.lua", SCRIPT)
     argv = m.enter("lunarch", "run", "--lock", "two", "/script.lua")
@@ -133,6 +148,7 @@ try:
     note(", ".join(f"{name} {os.path.getsize(path) // 1024} kB" for name, path in sorted(first.items())))
     machine = Machine(home)
     installed(machine, first)
+    documented(machine)
     upgraded(machine, newer)
     purged(machine, newer)
 finally:
