@@ -5,6 +5,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
+# The checkout may be another user's (root's build of somebody's clone), which git refuses otherwise; make runs what is in it anyway.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0="$PWD"
 release=$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
 tree=$(git stash create)
 epoch=$(git log -1 --format=%ct)

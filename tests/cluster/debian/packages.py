@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from debian import bootstrap, build, needs, run
-from processes import wait_for
+from processes import ROOT, wait_for
 from tap import done, note, ok, same
 
 LATER = "99.0"
@@ -41,9 +41,10 @@ class Machine:
 
     ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive")
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, *options: str) -> None:
         self.root = os.path.join(home, "root")
-        bootstrap(self.root, "--variant=minbase")
+        os.makedirs(home, exist_ok=True)
+        bootstrap(self.root, "--variant=minbase", *options)
 
     def enter(self, *command: str) -> list[str]:
         mounts = 'root=$1; shift; mount -t proc proc "$root/proc" && exec chroot "$root" "$@"'
@@ -90,6 +91,17 @@ def installed(m: Machine, packages: dict[str, str]) -> None:
     m.install(*packages.values())
     lacks = re.findall(r"^module (\w+): (?:not installed|.*apt-get)", m.run("lunarch", "--version"), re.M)
     same(lacks, [], "with all packages every module loads")
+
+
+def made_there(home: str) -> None:
+    """By root, of another user's checkout with a change, in a Debian that has build-essential and nothing else."""
+    m = Machine(os.path.join(home, "maker"), "--include=build-essential")
+    run("git", "clone", "-q", "--no-local", ROOT, m.root + "/src")
+    m.write("/src/docs/style.md", "changed\n")
+    run("chown", "-R", "1000:1000", m.root + "/src")
+    r = m.ask("make", "-C", "/src", "deb")
+    if not ok(r.returncode == 0 and "/lunarch_" in r.stdout, "make deb works on a minimal Debian"):
+        note(r.stdout[-3000:] + r.stderr[-3000:])
 
 
 def documented(m: Machine) -> None:
@@ -146,6 +158,7 @@ try:
     same(digests(first), digests(second), "made twice the packages have the same bytes")
     newer = build(os.path.join(home, "newer"), LATER)
     note(", ".join(f"{name} {os.path.getsize(path) // 1024} kB" for name, path in sorted(first.items())))
+    made_there(home)
     machine = Machine(home)
     installed(machine, first)
     documented(machine)
