@@ -56,7 +56,7 @@ def order() -> int:
 
 def write(results: str) -> int:
     """To five seconds, so that a line changes only if the test did."""
-    print("# Seconds that an entry of the tests' queue takes, if they are ten or more: what takes longest begins first.")
+    print("# Seconds that an entry of the tests' queue takes, if they are ten or more. The longest begins first.")
     print("# Written by make test-durations.")
     for r in ran(results):
         if r.seconds >= SHORT:

@@ -29,7 +29,8 @@ import source_text  # noqa: E402
 BUILD = os.environ.get("BUILD", "build")
 SOURCES = os.path.join(ROOT, BUILD, "mutants", "src")
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
-# A mutant may make its test wait for ever. It is silent then: so many times as long as the program as it is ever was, and some more.
+# A mutant may make its test wait for ever. It is silent then: so many times as long as the program ever was as it is,
+# and some more.
 TIMES, MORE_S = 10, 10.0
 # Most tests wait most of the time.
 AT_ONCE = 8 * (os.cpu_count() or 1)
