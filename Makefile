@@ -284,6 +284,12 @@ built-tsan:
 tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
+# Entries again and again, alone and beside a load: make test-again N=20 ENTRIES='plain:tests/cli/page.py asan:*/test_redis.py'. What was
+# built last is run. Those that fail leave what they wrote in build/again.
+N ?= 20
+test-again:
+	@$(submake) test-entries | BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/again.sh $(N) $(BUILD)/again $(foreach e,$(ENTRIES),'$(e)')
+
 # How long each entry takes, for the order of the next run (tests/lib/durations.txt).
 test-durations: export RESULTS = $(CURDIR)/$(BUILD)/results
 test-durations:
@@ -563,4 +569,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d $(M)/obj/*/*/*.d $(M)/obj/*/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-rest test-durations servers test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-rest test-again test-durations servers test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
