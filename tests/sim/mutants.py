@@ -33,7 +33,7 @@ SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 # and some more.
 TIMES, MORE_S = 10, 10.0
 # Most tests wait most of the time.
-AT_ONCE = 8 * (os.cpu_count() or 1)
+AT_ONCE = 4 * (os.cpu_count() or 1)
 
 
 class Mutant(NamedTuple):

@@ -17,7 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE 60.
+#ifndef PATIENCE_S
+#define PATIENCE_S 60. /* mutants get less */
+#endif
 
 static char dir[100], url[160];
 static const char *path;
@@ -214,7 +216,7 @@ static bool enough(const int *counter, int want)
 /* Runs the loop until the counter is there. */
 static bool until(struct candidate *c, const int *counter, int want)
 {
-	double end = ev_time() + PATIENCE;
+	double end = ev_time() + PATIENCE_S;
 	ev_timer tick;
 
 	ev_timer_init(&tick, on_tick, 0.02, 0.02);
@@ -301,7 +303,7 @@ static void clones(void)
 		go_on(&c, &s->end);
 		_exit(0);
 	}
-	double end = ev_time() + PATIENCE;
+	double end = ev_time() + PATIENCE_S;
 	ev_timer tick;
 	ev_timer_init(&tick, on_tick, 0.02, 0.02);
 	ev_timer_start(c.env.loop, &tick);
@@ -530,7 +532,7 @@ static void order(void)
 /* The same for two candidates, each of which has a loop of its own. */
 static bool until_both(struct candidate *c, struct candidate *d, const int *counter, int want)
 {
-	for (double end = ev_time() + PATIENCE; !enough(counter, want) && ev_time() < end; usleep(1000)) {
+	for (double end = ev_time() + PATIENCE_S; !enough(counter, want) && ev_time() < end; usleep(1000)) {
 		ev_run(c->env.loop, EVRUN_NOWAIT);
 		ev_run(d->env.loop, EVRUN_NOWAIT);
 	}
@@ -574,7 +576,7 @@ static void hands_over(void)
 	struct record n = look_beside();
 	is_str(n.holder, "b", "which the record beside the lock says");
 	record_fini(&n);
-	double end = ev_time() + PATIENCE;
+	double end = ev_time() + PATIENCE_S;
 	do {
 		until_both(&c, &d, &told[0].renewals, told[0].renewals + 1);
 		elector_status(c.elector, &s);
@@ -593,7 +595,7 @@ static void hands_over(void)
 	is_int(told[0].finished, 0, "who comes next and is to end");
 	until_both(&c, &d, &told[0].finished, 1);
 	n = look_beside();
-	for (end = ev_time() + PATIENCE; *n.holder && ev_time() < end;) { /* first, if that takes less than P */
+	for (end = ev_time() + PATIENCE_S; *n.holder && ev_time() < end;) { /* first, if that takes less than P */
 		ev_run(c.env.loop, EVRUN_NOWAIT);
 		record_fini(&n);
 		n = look_beside();
