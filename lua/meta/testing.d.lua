@@ -162,7 +162,7 @@ function Sim:close() end
 
 ---Sets what a program or a server answers to the script; no real one is asked. `"*"` stands for all that have no stub of their own. Without a
 ---stub, the script's call is an error.
----@param name string a program (of a shell line the first word), or the beginning of a URL
+---@param name string a program (of a shell line the first word), or the beginning of a URL, also of one by `unix:`
 ---@param reply? lunarch.Reply|lunarch.HttpReply|lunarch.MysqlReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|lunarch.MysqlReply|string|nil
 function Sim:stub(name, reply) end
 
@@ -210,7 +210,7 @@ function Sim:record(election) end
 function Sim:printed(pattern, node) end
 
 ---The lines that nodes have logged.
----@param filter? string|table an event's name, or fields that must be equal (`message` is a pattern)
+---@param filter? string|table an event's name, or fields that must be equal (`message` is a pattern); no other field, and no node that there is not
 ---@return lunarch.Event[]
 function Sim:events(filter) end
 

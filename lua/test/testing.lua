@@ -384,10 +384,23 @@ return function(natives)
 		return true
 	end
 
+	local fields <const> = {
+		time = "seconds", event = "text", message = "text", lock = "text", term = "count", token = "count",
+		level = { debug = true, info = true, warn = true, error = true },
+		node = function(v) return select(2, natives.leads(v)) and "a node's name" or nil end,
+	}
+
+	-- What is misspelled must not look like what has not happened.
 	function sim.events(self, filter)
+		filter = type(filter) == "string" and { event = filter } or filter or {}
+		local wrong = type(filter) ~= "table" and 'sim:events: expected an event\'s name, or fields, as in { event = "became_leader", node = "a" }'
+			or check("sim:events", filter, fields)
+		if wrong then
+			error(wrong, 2)
+		end
 		local list = {}
 		for _, event in ipairs(self.log_lines) do
-			if fits(event, type(filter) == "string" and { event = filter } or filter or {}) then
+			if fits(event, filter) then
 				list[#list + 1] = event
 			end
 		end
@@ -397,6 +410,9 @@ return function(natives)
 	-- Lines that scripts printed or logged.
 	function sim.printed(self, pattern, node)
 		local list = {}
+		if node ~= nil then
+			self:is_leading(node) -- an error if there is no such node
+		end
 		for _, event in ipairs(self:events { message = pattern, node = node }) do
 			if event.event == "print" or event.event == "log" then
 				list[#list + 1] = event.message
@@ -518,7 +534,7 @@ return function(natives)
 	end
 
 	local function is_url(name)
-		return name:find("://", 1, true) ~= nil
+		return name:find("://", 1, true) ~= nil or begins(name, "unix:")
 	end
 
 	-- The program as it was called (of a shell line the first word), and without its directory.

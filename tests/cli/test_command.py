@@ -116,6 +116,16 @@ fails(
     r"late.lua:1: term:spawn: the term is over",
     "term:spawn in on_stopped, which would end at once, is refused",
 )
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:events { evnt = 'print' }",
+    r"sim:events: unknown option 'evnt' \(did you mean 'event'\?\)",
+    "a field that no event has is refused, since it would look like what has not happened",
+)
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:printed('leads', 'z')",
+    r"there is no node 'z'",
+    "so is a node that there is not",
+)
 write("broken.lua", "return { on_laeding = function() end }\n")
 fails(
     "simulate { script = 'broken.lua' }",

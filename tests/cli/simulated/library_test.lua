@@ -70,3 +70,14 @@ test("one that takes longer than may_lead_timeout is asked again, and that is sa
   sim:run(60)
   equal({ sim:leader(), #sim:events "may_lead_late" }, { nil, 1 })
 end)
+
+test("a server behind a socket is stubbed by unix:, as the script calls it", function()
+  local sim = simulate { script = "socket.lua", nodes = 1 }
+  sim:stub("unix:/run/engine.sock:/v1/", "stopped")
+  sim:stub("unix:/run/engine.sock:/v1/info", "fine")
+  sim:elect()
+  sim:run(1)
+  equal(sim:printed "fine", { "fine" })
+  equal(#sim:calls "unix:/run/engine.sock", 2)
+  equal(sim:calls "unix:/run/engine.sock:/v1/stop"[1].url, "unix:/run/engine.sock:/v1/stop")
+end)
