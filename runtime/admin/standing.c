@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SCRIPT_ERROR_SHOWN (3600 * NSEC_PER_SEC) /* an older one explains nothing any more */
+
 /* ---- times ---- */
 
 /* "13.2s", "3m5s": tenths below a minute. */
@@ -178,6 +180,16 @@ static void reason_silent(struct buf *out, const struct standing *e)
 	buf_fini(&doing);
 }
 
+static void reason_script(struct buf *out, const struct standing *e)
+{
+	char ago[32];
+
+	if (!e->script_error || e->script_error_for > SCRIPT_ERROR_SHOWN)
+		return;
+	buf_printf(out, "its script raised an error %s ago: ", span(e->script_error_for, ago));
+	buf_plain(out, e->script_error);
+}
+
 static const struct {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
@@ -193,6 +205,7 @@ static const struct {
 	{ "may_lead", reason_may_lead },
 	{ "silent", reason_silent },
 	{ "same_identity", reason_namesake },
+	{ "script_error", reason_script },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -457,7 +470,8 @@ static void tell_leading(struct buf *out, const struct standing *e)
 static bool matters(const struct standing *e, size_t i)
 {
 	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake;
+	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake ||
+	       reasons[i].add == reason_script;
 }
 
 static void tell_next(struct buf *out, const struct standing *e)
@@ -718,5 +732,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	if (e->service)
 		add_service(out, e);
 	add_reasons(out, e);
+	add_field(out, "scriptError", text_or_none(e->script_error));
+	buf_printf(out, ",\"scriptErrorMs\":%" PRId64, e->script_error ? whole_ms(e->script_error_for) : -1);
 	buf_adds(out, "}");
 }

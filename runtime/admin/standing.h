@@ -33,6 +33,8 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct service *service;        /* of --service; NULL: none */
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
 	const struct script_jobs *jobs;       /* the same */
+	const char *script_error;             /* what a hook or a task raised last; NULL: nothing */
+	nsec script_error_for;                /* since then */
 	bool silent; /* its worker was told to lead so long ago, more than STANDING_SILENT, and has not answered */
 	nsec silent_for;
 	struct worker_doing worker; /* silent: what it does instead */

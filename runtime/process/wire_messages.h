@@ -22,6 +22,7 @@
 	M(13, REPLY, reply)               \
 	M(14, JOB, job)                   \
 	M(15, LEADS, leads)               \
+	M(16, FAILED, failed)             \
 	M(64, GO, go)                     \
 	M(65, LEAD, lead)                 \
 	M(66, STOP, stop)                 \
@@ -134,6 +135,11 @@
 	F(str, name)          \
 	F(str, labels)        \
 	F(str, value)
+
+/* A hook or a task of it has raised. text: which, and the error with its line. The log has it by then. */
+#define WIRE_FIELDS_failed(F) \
+	F(u32, slot)          \
+	F(str, text)
 
 /* To WIRE_REQUEST, once, before WIRE_STOPPED of its term if it has one. text: what was done, or why not. */
 #define WIRE_FIELDS_reply(F)                                              \

@@ -538,6 +538,17 @@ bool candidate_job(struct candidate *p, struct wire *w)
 	return wire_job_get(w, &m) && script_jobs_put(&p->jobs, &m, candidate_term(p));
 }
 
+bool candidate_failed(struct candidate *p, struct wire *w)
+{
+	struct wire_failed m;
+
+	if (!wire_failed_get(w, &m))
+		return false;
+	mem_replace(&p->script_error, m.text);
+	p->script_error_at = clock_now();
+	return true;
+}
+
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status)
 {
 	static const struct admin_renewals none;
@@ -555,7 +566,10 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.metrics = &p->metrics,
 		.service = service_order_service(p->service),
 		.jobs = &p->jobs,
+		.script_error = p->script_error,
 	};
+	if (p->script_error)
+		out->script_error_for = elapsed_standby(p->script_error_at, clock_now());
 	if (p->term.hooks.unanswered)
 		out->silent_for = elapsed_standby(p->term.hooks.began, clock_now());
 	out->silent = out->silent_for > STANDING_SILENT;
@@ -603,6 +617,7 @@ void candidate_free(struct candidate *p)
 	script_metrics_fini(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	free(p->renewals);
+	free(p->script_error);
 	free(p->lock);
 	free(p);
 }

@@ -38,6 +38,8 @@ struct candidate { /* read by its users; number and election are theirs */
 	struct script_jobs jobs;
 	struct handover handover;        /* that an operator has asked for */
 	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
+	char *script_error;              /* the last one of a hook or a task; NULL: there was none */
+	struct instant script_error_at;
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
@@ -62,6 +64,7 @@ void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing
 /* A metric of its script. false: it makes no sense. */
 bool candidate_metric(struct candidate *p, struct wire *w);
 bool candidate_job(struct candidate *p, struct wire *w); /* the same of a job */
+bool candidate_failed(struct candidate *p, struct wire *w); /* a hook or a task of it raised */
 
 /* What is told of it: fills both; borrowed until the next event. */
 struct standing;

@@ -140,6 +140,8 @@ static bool worker_set_on_slot(struct worker_set *s, enum wire_type type, struct
 		return candidate_job(p, w);
 	case WIRE_REPLY:
 		return candidate_replied(p, w);
+	case WIRE_FAILED:
+		return candidate_failed(p, w);
 	}
 	return term_supervision_message(&p->term, type, w);
 }
@@ -170,6 +172,7 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 	case WIRE_METRIC:
 	case WIRE_JOB:
 	case WIRE_REPLY:
+	case WIRE_FAILED:
 		return worker_set_on_slot(s, type, w);
 	}
 	return false; /* it is for workers */

@@ -24,14 +24,11 @@ static void news_unref(struct news *n)
 	free(n);
 }
 
-static void hook_failed(struct scope *scope, const char *hook, const struct outcome *o)
-{
-	log_event(LOG_ERROR, scope->about, "hook_failed", "%s: %s", hook, o->traceback);
-}
-
 static void election_task_failed(struct scope *scope, const struct outcome *o)
 {
-	hook_failed(scope, "a task outside any term", o);
+	const struct election *e = (struct election *)((char *)scope - offsetof(struct election, scope));
+
+	script_hook_failed(e->script, e->index, scope->about, "a task outside any term", o);
 }
 
 void election_init(struct election *e, struct script *s, uint32_t index)
@@ -148,7 +145,7 @@ static void election_on_told(void *arg, const struct outcome *o)
 	struct election *e = arg;
 
 	if (!o->ok)
-		hook_failed(&e->scope, "on_new_leader or on_no_leader", o);
+		script_hook_failed(e->script, e->index, e->scope.about, "on_new_leader or on_no_leader", o);
 	e->telling = false;
 	tell_next(e);
 }
@@ -269,7 +266,7 @@ static void election_on_answered(void *arg, const struct outcome *o)
 		            lua_tostring(o->results, -2), luaL_optinteger(o->results, -1, WIRE_PRIORITY_UNSET));
 	} else if (!o->ok && !o->cancelled) {
 		if (!e->ask_error || strcmp(e->ask_error, o->message) != 0)
-			hook_failed(&e->scope, "may_lead", o);
+			script_hook_failed(e->script, e->index, e->scope.about, "may_lead", o);
 		mem_replace(&e->ask_error, o->message);
 		if (current)
 			send_answer(a, false, o->message, "", WIRE_PRIORITY_UNSET);

@@ -136,7 +136,9 @@ static void next_limit(struct next *n)
 
 static void next_after_failed(struct scope *scope, const struct outcome *o)
 {
-	log_event(LOG_ERROR, scope->about, "hook_failed", "on_next_over: %s", o->traceback);
+	const struct next *n = scope->owner;
+
+	script_hook_failed(n->election->script, n->election->index, scope->about, "on_next_over", o);
 }
 
 static void next_on_over_ran(void *arg, const struct outcome *o)
@@ -217,7 +219,7 @@ static void next_task_failed(struct scope *scope, const struct outcome *o)
 {
 	struct next *n = scope->owner;
 
-	log_event(LOG_ERROR, scope->about, "hook_failed", "on_next: %s", o->traceback);
+	script_hook_failed(n->election->script, n->election->index, scope->about, "on_next", o);
 	n->failed = true;
 	next_end(n, n->grace);
 }

@@ -257,6 +257,21 @@ static void load_failed(struct script *s, const char *text)
 	free(cut);
 }
 
+void script_hook_failed(struct script *s, uint32_t slot, const struct log_about *about, const char *hook,
+                        const struct outcome *o)
+{
+	struct buf m = { 0 };
+
+	log_event(LOG_ERROR, about, "hook_failed", "%s: %s", hook, o->traceback);
+	if (!s->going) /* the elector knows no election yet */
+		return;
+	char *text = mem_printf("%s: %s", hook, o->message), *cut = script_cut_text(text);
+	wire_failed_put(&m, &(struct wire_failed){ .slot = slot, .text = cut });
+	script_send(s, &m);
+	free(cut);
+	free(text);
+}
+
 static const char *field_text(lua_State *L, const char *name)
 {
 	lua_getfield(L, -1, name);

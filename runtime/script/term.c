@@ -66,7 +66,7 @@ static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_ou
 
 static void term_failed(struct term *t, const char *what, const struct outcome *o)
 {
-	log_event(LOG_ERROR, &t->about, "hook_failed", "%s: %s", what, o->traceback);
+	script_hook_failed(t->election->script, t->election->index, &t->about, what, o);
 	ask_for_end(t, LEASE_ERROR, -1, o->message);
 }
 
@@ -77,7 +77,9 @@ static void term_task_failed(struct scope *scope, const struct outcome *o)
 
 static void task_after_failed(struct scope *scope, const struct outcome *o)
 {
-	log_event(LOG_ERROR, scope->about, "hook_failed", "a task of on_stopped: %s", o->traceback);
+	const struct term *t = scope->owner;
+
+	script_hook_failed(t->election->script, t->election->index, scope->about, "a task of on_stopped", o);
 }
 
 /* on_leading has returned, or raised. */
@@ -155,7 +157,7 @@ static void term_on_stopped_run(void *arg, const struct outcome *o)
 
 	timer_stop(t->election->script->spec.timeline, &t->limit);
 	if (!o->ok && !o->cancelled)
-		log_event(LOG_ERROR, &t->about, "hook_failed", "on_stopped: %s", o->traceback);
+		script_hook_failed(t->election->script, t->election->index, &t->about, "on_stopped", o);
 	scope_end(&t->after, TERM_ENDED,
 	          time_left(t) * CHILDREN_PART); /* the tasks and children of on_stopped end with it */
 }

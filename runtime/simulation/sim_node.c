@@ -358,6 +358,13 @@ static bool node_on_job(const struct sim_node *n, struct wire *w)
 	return good;
 }
 
+static bool node_on_failed(const struct sim_node *n, struct wire *w)
+{
+	struct wire_failed m;
+
+	return node_worker(n) >= WORKER_LOADED && wire_slot(w) < n->candidate_count && wire_failed_get(w, &m);
+}
+
 static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 {
 	uint32_t slot = wire_slot(w);
@@ -384,6 +391,8 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 		return node_on_metric(n, w);
 	case WIRE_JOB:
 		return node_on_job(n, w);
+	case WIRE_FAILED: /* the test has it from the log */
+		return node_on_failed(n, w);
 	case WIRE_EXIT:
 		return node_on_exit(n, w);
 	}

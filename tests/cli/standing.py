@@ -64,6 +64,29 @@ def test_same_identity() -> None:
     same(again.all("same_identity"), [], "one that is started again after its death is alone")
 
 
+def test_script_error() -> None:
+    write(
+        SCRIPT,
+        "return { on_leading = function(term)\n"
+        f"  local f <close> = io.open({ANSWER!r}) if f then error 'no disk' end\n"
+        "  sleep(1e6)\nend }\n",
+    )
+    write(ANSWER, "fail")
+    c = Asked("--lock", os.path.join(TMP, "error"), SCRIPT, options=FAST)
+    said = r"its script raised an error [\d.]+s ago: on_leading: \S*s.lua:2: no disk"
+    ok(c.wait("hook_failed"), "a hook raises")
+    ok(
+        wait_for(lambda: re.search(said, c.why())),
+        "why names it, with its line, and says how long ago that was",
+        c.why(),
+    )
+    os.unlink(ANSWER)
+    ok(wait_for(lambda: c.why().startswith("this elector leads since ")), "the next term begins")
+    ok(re.search(said, c.why()), "and the last error is told of a leader, too", c.why())
+    e = c.status()
+    ok(e["scriptError"].endswith("s.lua:2: no disk") and e["scriptErrorMs"] >= 0, "so it is in --json", e)
+
+
 def test_others() -> None:
     lock = os.path.join(TMP, "others")
     a = Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=STEADY)
@@ -202,6 +225,7 @@ def test_store() -> None:
 
 
 test_same_identity()
+test_script_error()
 test_others()
 test_reload()
 test_may_lead()
