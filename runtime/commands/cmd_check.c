@@ -4,6 +4,7 @@
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/script_probe.h"
+#include "commands/unit_env.h"
 #include "script/inspect.h"
 #include "service/service.h"
 
@@ -428,6 +429,25 @@ static int check_script(struct check *c)
 	return status;
 }
 
+/* The options are read again with the variables that the script's unit has. -1: go on. */
+static int check_as_unit(struct check *c, int argc, char **argv)
+{
+	struct buf told = { 0 };
+	struct err err;
+	int status = -1;
+
+	if (unit_env_load(c->script, &told, &err) < 0)
+		status = command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
+	else if (told.len)
+		status = command_begin(&c->options, COMMAND_CHECK, argc, argv);
+	if (status < 0 && told.len) {
+		c->script = options_script(&c->options, &c->is_text);
+		say("unit", false, "with the variables of %s", told.data);
+	}
+	buf_fini(&told);
+	return status;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	struct check c = { 0 };
@@ -436,6 +456,8 @@ int cmd_check(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	c.script = options_script(&c.options, &c.is_text);
+	if (c.script && !c.is_text && (status = check_as_unit(&c, argc, argv)) >= 0)
+		return status;
 	if (c.is_text && c.options.words)
 		return command_fail(COMMAND_CHECK, EXIT_USAGE, "a script or -e CODE, not both");
 	if (!c.script || c.options.words > 1)

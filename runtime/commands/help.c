@@ -145,7 +145,8 @@ static const struct command_help {
 		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
 		"load a script, show its elections and timing, change nothing",
 		"Runs the script's text but no hook, shows what `lunarch run` with the same options would do, and reads each\n"
-		"lock. Nothing is written. Of a lock file (docs/write-a-lock.md) it says what is wrong with it.\n"
+		"lock. Nothing is written. If NAME.env is beside NAME.lua, which the unit lunarch@NAME reads, its variables count.\n"
+		"Of a lock file (docs/write-a-lock.md) it says what is wrong with it.\n"
 		"Exit status: 0 all is well, 1 a problem was found, 2 usage.",
 		"  lunarch check backup.lua\n"
 		"  lunarch check --lease-duration 5s --lock '/srv/shared/backup?shared=link' backup.lua\n",

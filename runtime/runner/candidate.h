@@ -63,7 +63,7 @@ void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing
 
 /* A metric of its script. false: it makes no sense. */
 bool candidate_metric(struct candidate *p, struct wire *w);
-bool candidate_job(struct candidate *p, struct wire *w); /* the same of a job */
+bool candidate_job(struct candidate *p, struct wire *w);    /* the same of a job */
 bool candidate_failed(struct candidate *p, struct wire *w); /* a hook or a task of it raised */
 
 /* What is told of it: fills both; borrowed until the next event. */

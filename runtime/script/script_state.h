@@ -49,7 +49,8 @@ struct script {
 void script_send(struct script *s, struct buf *message); /* sends the message and frees it */
 char *script_cut_text(const char *text); /* a copy, cut to what fits into a message; free it. NULL: "" */
 
-/* A hook of the election in this slot, or a task of it, has raised: the log has the traceback, the elector the error. */
+/* A hook of the election in this slot, or a task of it, has raised: the log has the traceback, the elector the error.
+ */
 void script_hook_failed(struct script *s, uint32_t slot, const struct log_about *about, const char *hook,
                         const struct outcome *o);
 

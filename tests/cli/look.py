@@ -287,6 +287,23 @@ def silent(into: list[Any]) -> list[Any]:
     return [s for s in into if s["state"] == "overdue" and s.get("verified") == "silent"]
 
 
+def test_unit() -> None:
+    """check sees the options that the unit's lunarch run will have."""
+    put("unit.lua", "return { on_leading = print, name = os.getenv 'WHAT' }")
+    check(run("check", path("unit.lua")), 0, "unit", what="check: a script without a unit's variables")
+    put("unit.env", f"# of lunarch@unit\n\nLUNARCH_LOCK={path('unit-lock')}\nWHAT=\"a-b\"\n")
+    r = run("check", path("unit.lua"))
+    check(r, 0, f"{path('unit.env')}: LUNARCH_LOCK WHAT", path("unit-lock"), "election 1 a-b", what="check: with them")
+    put("unit.env", "LUNARCH_LEASE_DURATION=nonsense\n")
+    check(run("check", path("unit.lua")), 2, "LUNARCH_LEASE_DURATION", what="check: a wrong one is said as of any")
+    put("unit.env", "\nSECRET PASSWORD\n")
+    r = run("check", path("unit.lua"))
+    check(r, 1, f"{path('unit.env')}:2: expected NAME=VALUE", what="check: a line that is none is named")
+    ok("PASSWORD" not in r.stdout + r.stderr, "check: and not shown")
+    put("unit.env", "ARGS=a \\\n b\n")
+    check(run("check", path("unit.lua")), 1, "unit.env:1: a value that goes on", what="check: nor one that goes on")
+
+
 def test_clocks_differ() -> None:
     """The holder's clock is an hour behind: what is seen counts more than what its record says."""
     lock, stop = put("skewed", record(leaseDurationSeconds=60, address="a:1")), threading.Event()
@@ -588,6 +605,7 @@ test_broken_records()
 test_live()
 test_silent()
 test_dead()
+test_unit()
 test_clocks_differ()
 test_check_hooks()
 test_wrong_lock()
