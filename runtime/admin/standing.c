@@ -180,16 +180,6 @@ static void reason_silent(struct buf *out, const struct standing *e)
 	buf_fini(&doing);
 }
 
-static void reason_script(struct buf *out, const struct standing *e)
-{
-	char ago[32];
-
-	if (!e->script_error || e->script_error_for > SCRIPT_ERROR_SHOWN)
-		return;
-	buf_printf(out, "its script raised an error %s ago: ", span(e->script_error_for, ago));
-	buf_plain(out, e->script_error);
-}
-
 static const struct {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
@@ -205,7 +195,6 @@ static const struct {
 	{ "may_lead", reason_may_lead },
 	{ "silent", reason_silent },
 	{ "same_identity", reason_namesake },
-	{ "script_error", reason_script },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -470,8 +459,7 @@ static void tell_leading(struct buf *out, const struct standing *e)
 static bool matters(const struct standing *e, size_t i)
 {
 	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake ||
-	       reasons[i].add == reason_script;
+	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake;
 }
 
 static void tell_next(struct buf *out, const struct standing *e)
@@ -486,6 +474,18 @@ static void tell_next(struct buf *out, const struct standing *e)
 		}
 		buf_fini(&text);
 	}
+}
+
+/* No reason: it may lead all the same. */
+static void tell_script_error(struct buf *out, const struct standing *e)
+{
+	char ago[32];
+
+	if (!e->script_error || e->script_error_for > SCRIPT_ERROR_SHOWN)
+		return;
+	buf_printf(out, "  its script raised an error %s ago: ", span(e->script_error_for, ago));
+	buf_plain(out, e->script_error);
+	buf_adds(out, "\n");
 }
 
 static void tell_service(struct buf *out, const struct standing *e)
@@ -525,6 +525,7 @@ void standing_tell(struct buf *out, const struct standing *e)
 	}
 	if (!told && !e->status->leading)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
+	tell_script_error(out, e);
 	tell_next(out, e);
 	tell_service(out, e);
 	buf_adds(out, "what happened, oldest first:\n");

@@ -223,8 +223,13 @@ static void worker_set_on_gone(void *arg, bool reaped, int status)
 	supervisor_free(s->supervisor);
 	s->supervisor = NULL;
 	worker_set_forget_settings(s);
-	if (!reaped)
+	if (!reaped) {
+		log_event(
+			LOG_ERROR, NULL, "not_reaped",
+			"something that the script's process started could not be killed: this program ends with status 1, "
+			"so that a supervisor (systemd, a container) ends what is left");
 		run_end(r, 1, LEASE_WORKER);
+	}
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_GONE,
 	                                  .set = s->number,
 	                                  .worked = elapsed_standby(s->spawned_at, clock_now()) > WORKED });
