@@ -264,8 +264,11 @@ test-every: RUN = $(EVERY_QUEUE)
 test-rest: RUN = $(filter-out $(TEST_QUEUE),$(EVERY_QUEUE))
 test-every test-rest: test-deps go-deps fuzz-deps
 	@nice $(submake) servers & servers=$$!; \
-	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
-	$(QUEUE) $(RUN); status=$$?; wait $$servers; exit $$status
+	$(submake) -j $$(nproc) built-plain && $(submake) built-rest && $(QUEUE) $(RUN); status=$$?; wait $$servers; exit $$status
+
+# The programs of the other suites. One after the other: each builds with all processors.
+built-rest: fuzz-deps
+	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
 
 # What is built of Go modules, once for all clones of a user.
 servers: go-deps
@@ -569,4 +572,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d $(M)/obj/*/*/*.d $(M)/obj/*/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-rest test-again test-durations servers test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-rest test-again test-durations servers built-rest test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-deb bench-kube unit asan demo bench compare api pictures man deb tidy coverage format lint install uninstall test-mysql test-zookeeper model-full built-tsan tsan-programs tsan coverage-programs coverage-run test-failures chaos sequences image help clean FORCE
