@@ -476,6 +476,20 @@ static void tell_next(struct buf *out, const struct standing *e)
 	}
 }
 
+/* A hook that blocks: while the term is new, reason_silent has it. */
+static void tell_busy(struct buf *out, const struct standing *e)
+{
+	char since[32];
+
+	if (e->silent || !worker_doing_blocks(&e->worker))
+		return;
+	buf_adds(out, "  the process of its script runs nothing else: ");
+	worker_doing_tell(&e->worker, out);
+	if (!e->worker.stopped)
+		buf_printf(out, ", for %s", span(e->worker.work_for, since));
+	buf_adds(out, "\n");
+}
+
 /* No reason: it may lead all the same. */
 static void tell_script_error(struct buf *out, const struct standing *e)
 {
@@ -525,6 +539,7 @@ void standing_tell(struct buf *out, const struct standing *e)
 	}
 	if (!told && !e->status->leading)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
+	tell_busy(out, e);
 	tell_script_error(out, e);
 	tell_next(out, e);
 	tell_service(out, e);
@@ -581,9 +596,12 @@ static void add_worker(struct buf *b, const struct standing *e)
 {
 	struct buf doing = { 0 };
 
-	if (e->silent)
+	bool blocks = worker_doing_blocks(&e->worker);
+
+	if (e->silent || blocks)
 		worker_doing_tell(&e->worker, &doing);
-	buf_printf(b, ",\"worker\":{\"silentMs\":%" PRId64, e->silent ? whole_ms(e->silent_for) : -1);
+	buf_printf(b, ",\"worker\":{\"silentMs\":%" PRId64 ",\"busyMs\":%" PRId64,
+	           e->silent ? whole_ms(e->silent_for) : -1, blocks ? whole_ms(e->worker.work_for) : -1);
 	add_field(b, "doing", doing.len ? doing.data : "");
 	buf_adds(b, "}");
 	buf_fini(&doing);

@@ -282,7 +282,15 @@ bool page_stopping(struct page_slot *s, uint64_t term)
 
 void page_work(struct page *p, enum page_work work, uint32_t slot)
 {
+	worker_of(p)->since = clock_now().boot;
 	worker_of(p)->work = (uint64_t)slot << 32 | work;
+}
+
+nsec page_work_for(struct page *p, struct instant now)
+{
+	int64_t since = worker_of(p)->since;
+
+	return since > 0 && since < now.boot ? now.boot - since : 0;
 }
 
 enum page_work page_work_now(struct page *p, uint32_t *slot)

@@ -55,7 +55,8 @@ enum page_work {
 /* In the other file, where this one has its head. */
 struct page_worker {
 	_Atomic uint64_t work; /* enum page_work, and the slot of its election in the upper half */
-	uint64_t unused[7];
+	_Atomic int64_t since; /* when that began, by CLOCK_BOOTTIME */
+	uint64_t unused[6];
 };
 
 struct page {
@@ -112,6 +113,8 @@ bool page_stopping(struct page_slot *s, uint64_t term);  /* the script should wi
 void page_work(struct page *p, enum page_work work, uint32_t slot);
 /* Elector: what the worker says of that, for people. Never PAGE_WORKS or beyond, but the slot may be any number. */
 enum page_work page_work_now(struct page *p, uint32_t *slot);
+/* Elector: for how long, as the worker says; 0 or more. */
+nsec page_work_for(struct page *p, struct instant now);
 
 /* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs.
  * Async-signal-safe. */

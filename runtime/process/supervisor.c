@@ -423,6 +423,7 @@ void supervisor_worker_doing(const struct supervisor *c, struct worker_doing *ou
 	if (!out->pid)
 		return;
 	out->work = page_work_now(c->page, &out->slot);
+	out->work_for = page_work_for(c->page, clock_now());
 	out->stopped = proc_stat((uint64_t)out->pid, &stat) == 0 && (stat.state == 'T' || stat.state == 't');
 }
 

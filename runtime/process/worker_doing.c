@@ -1,5 +1,10 @@
 #include "process/worker_doing.h"
 
+bool worker_doing_blocks(const struct worker_doing *d)
+{
+	return d->stopped || (d->work != PAGE_WAITS && d->work_for >= WORKER_BUSY);
+}
+
 void worker_doing_tell(const struct worker_doing *d, struct buf *out)
 {
 	static const char *const works[PAGE_WORKS] = {

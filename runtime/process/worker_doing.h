@@ -13,9 +13,14 @@ struct worker_doing {
 	pid_t pid; /* 0: it is not known, or it has ended */
 	bool stopped;
 	enum page_work work;
+	nsec work_for;        /* so long, as the worker says */
 	uint32_t slot;        /* of the election whose hook that is, as the worker says */
 	const char *election; /* its name, from whoever knows names; NULL or "": it is not said. Borrowed */
 };
+
+/* Whether that keeps the script's other hooks and tasks from running, for longer than they are used to. */
+#define WORKER_BUSY NSEC_PER_SEC
+bool worker_doing_blocks(const struct worker_doing *d);
 
 /* Appends "it is stopped ...", "it is busy in ..."; nothing if neither is known. */
 void worker_doing_tell(const struct worker_doing *d, struct buf *out);

@@ -573,8 +573,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 	if (p->term.hooks.unanswered)
 		out->silent_for = elapsed_standby(p->term.hooks.began, clock_now());
 	out->silent = out->silent_for > STANDING_SILENT;
-	if (out->silent)
-		candidate_worker_doing(p, &out->worker);
+	candidate_worker_doing(p, &out->worker);
 }
 
 /* An address that the script's function has said stays until that says another. */

@@ -87,6 +87,18 @@ def test_script_error() -> None:
     ok(e["scriptError"].endswith("s.lua:2: no disk") and e["scriptErrorMs"] >= 0, "so it is in --json", e)
 
 
+def test_blocks() -> None:
+    script = "return { on_leading = function(term) print 'blocks' while true do end end }"
+    c = Asked("--lock", os.path.join(TMP, "blocks"), "-e", script, options=STEADY)
+    ok(c.wait("print", "blocks"), "a hook blocks its process, in the middle of a term")
+    said = r"the process of its script runs nothing else: it is busy in on_leading, for [\d.]+s"
+    ok(wait_for(lambda: re.search(said, c.why())), "why names it, and says for how long", c.why())
+    e = c.status()["worker"]
+    same((e["silentMs"], e["doing"]), (-1, "it is busy in on_leading"), "so does --json")
+    ok(e["busyMs"] >= 1000, "with the time", e)
+    c.kill(signal.SIGKILL)
+
+
 def test_others() -> None:
     lock = os.path.join(TMP, "others")
     a = Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=STEADY)
@@ -226,6 +238,7 @@ def test_store() -> None:
 
 test_same_identity()
 test_script_error()
+test_blocks()
 test_others()
 test_reload()
 test_may_lead()

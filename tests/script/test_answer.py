@@ -67,7 +67,7 @@ def test_stopped() -> None:
     ok(wait_for(lambda: "no hook" not in c.why()), "which why knows")
     same(
         (c.status()["worker"], c.metric("lunarch_worker_silent_seconds")),
-        ({"silentMs": -1, "doing": ""}, 0),
+        ({"silentMs": -1, "busyMs": -1, "doing": ""}, 0),
         "and status, and the metric",
     )
     same((c.worker(), len(c.all("became_leader"))), (pid, 1), "all of it in one worker, and one term")

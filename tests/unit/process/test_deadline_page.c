@@ -370,6 +370,9 @@ static void test_work(void)
 	ok(page_work_now(p, &slot) == PAGE_WAITS, "a worker that has said nothing waits");
 	page_work(worker, PAGE_ON_NEW_LEADER, 1);
 	ok(page_work_now(p, &slot) == PAGE_ON_NEW_LEADER && slot == 1, "it says what it runs, and for which slot,");
+	struct instant later = instant_add(clock_now(), NSEC_PER_SEC);
+	ok(page_work_for(p, later) >= NSEC_PER_SEC && page_work_for(p, (struct instant){ 0 }) == 0,
+	   "since when, which is never in the future");
 	page_work(worker, PAGE_LOADS, PAGE_NO_SLOT);
 	ok(page_work_now(p, &slot) == PAGE_LOADS && slot == PAGE_NO_SLOT, "or for none");
 	for (uint32_t i = PAGE_WORKS; i < PAGE_WORKS + 2u; i++) {
