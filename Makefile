@@ -185,8 +185,8 @@ $(M)/tests/%: tests/unit/%.c tests/lib/tap.h $(MUTATED_OBJ) $(LIBOBJ) $(BUILD)/m
 $(M)/sim: $(SIM_SRC) $(MUTATED_OBJ)
 	$(Q)$(CC) $(M_CFLAGS) -o $@ $(filter-out $(MUTATED:%=%.c),$(SIM_SRC)) $(filter $(SIM_SRC:%.c=$(M)/obj/%.o),$(MUTATED_OBJ)) $(M)/obj/chosen.o
 
-$(M)/lua/%/program: $(M)/lua/%/prelude.c $(LIBOBJ) $(BUILD)/modules.a
-	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $(LUA_TEST) $< $(BUILD)/modules.a $(filter-out $(BUILD)/obj/prelude.o,$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)
+$(M)/lua/%/program: $(M)/lua/%/prelude.c $(M)/obj/chosen.o $(LIBOBJ) $(BUILD)/modules.a
+	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $(LUA_TEST) $< $(M)/obj/chosen.o $(BUILD)/modules.a $(filter-out $(BUILD)/obj/prelude.o,$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)
 
 # The conformance program (tests/locks/conform): beside the program, so that it finds the modules.
 $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/conform.h $(LIBOBJ)

@@ -43,7 +43,7 @@ ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE, DRAINE
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
     TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED DRAIN".split()
 )
-NEXT, NEXT_OVER, NEXT_STOPPED, LEADS = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED LEADS".split())
+NEXT, NEXT_OVER, NEXT_STOPPED, LEADS, FAILED = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED LEADS FAILED".split())
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
 OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_STOPPING = (1 << i for i in range(7))
 ON_NEXT, ON_NEXT_OVER, PREEMPT, NO_PREEMPT, PRIORITY_FUNCTION = (1 << i for i in range(7, 12))
@@ -241,6 +241,7 @@ class Worker:
         )
         theirs.close()
         self.term: dict[str, Any] = {}
+        self.failed: list[str] = []  # what hooks and tasks raised
         self.ahead: list[Any] = []  # messages that came before an answer that was waited for
 
     def __enter__(self) -> Any:
@@ -277,7 +278,11 @@ class Worker:
                 raise AssertionError("no message within %s s" % limit)
             self.log()  # what it writes meanwhile is not to pile up
         data = self.wire.recv(1 << 18)
-        return unpack(data) if data else None
+        got = unpack(data) if data else None
+        if got and got[0] == FAILED:  # told beside what follows from it
+            self.failed.append(got[1]["text"])
+            return self.receive(limit)
+        return got
 
     def expect(self, kind: Any) -> Any:
         got = self.receive()
@@ -288,7 +293,13 @@ class Worker:
         return got[1]
 
     def quiet(self, seconds: float = 0.2) -> bool:
-        return not self.ahead and not select.select([self.wire], [], [], seconds)[0]
+        while not self.ahead and select.select([self.wire], [], [], seconds)[0]:
+            data = self.wire.recv(1 << 18)
+            if data and unpack(data)[0] == FAILED:
+                self.failed.append(unpack(data)[1]["text"])
+            else:
+                self.ahead.append(unpack(data) if data else None)
+        return not self.ahead
 
     def send(self, kind: Any, *fields: Any) -> None:
         self.wire.send(pack(kind, *fields))

@@ -320,6 +320,8 @@ def errors() -> None:
             "an error in on_stopped is logged, and ends nothing",
             failed,
         )
+        told = [(text.split(":")[0], text.rsplit(": ", 1)[1]) for text in w.failed]
+        same(told, [("on_leading", "broken"), ("on_stopped", "also broken")], "the elector is told of each")
         w.lead(term=2)
         w.expect(END)
         ok(True, "the worker goes on to lead again")

@@ -31,7 +31,7 @@ SOURCES = os.path.join(ROOT, BUILD, "mutants", "src")
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 # A mutant may make its test wait for ever. It is silent then: so many times as long as the program ever was as it is,
 # and some more.
-TIMES, MORE_S = 10, 10.0
+TIMES, MORE_S = 10, 30.0
 # Most tests wait most of the time.
 AT_ONCE = 4 * (os.cpu_count() or 1)
 
