@@ -65,6 +65,8 @@ def blocks(path: str) -> Iterator[tuple[str, str, str, str, str]]:
             if not lines:
                 continue
             name, rule = [s.strip() for s in lines[0].split("|", 1)]
+            if lines.count("=>") != 1:
+                sys.exit(f"{path}: {name}: expected one line =>, found {lines.count('=>')}: is a line --- missing?")
             cut = lines.index("=>")
             yield name, rule, lines[1].strip(), "\n".join(lines[2:cut]), "\n".join(lines[cut + 1 :])
 
