@@ -15,7 +15,7 @@ enum leadership record_text_state(const struct record_text *s)
 
 bool record_text_held(const struct record_text *s)
 {
-	return record_text_state(s) >= LEADERSHIP_OVERDUE;
+	return s->record && record_text_state(s) >= LEADERSHIP_OVERDUE;
 }
 
 /* ---- text ---- */

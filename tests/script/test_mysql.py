@@ -40,6 +40,7 @@ with MariaDB() as server, MariaDB(pki=pki) as secure, MariaDB(pki=pki, certifica
 
     c.wait("print", "now lose")
     proxy.lose("up")
+    open(os.path.join(where, "lost"), "w").close()
     c.wait("print", "now heal")
     proxy.heal()
     c.wait("print", "now cut")

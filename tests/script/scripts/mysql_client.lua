@@ -203,7 +203,9 @@ local function faults()
   local db = open { port = proxied }
   print("through", db:query("SELECT 1 AS a")[1].a)
   print "now lose"
-  while db:query "SELECT 1" do sleep(0.01) db.timeout = 1 end
+  while not io.open(pki .. "/lost") do sleep(0.01) end
+  db.timeout = 1
+  db:query "SELECT 1" -- on the connection of before
   err("lost bytes", db:query "SELECT 1")
   print "now heal"
   db.timeout = 60
