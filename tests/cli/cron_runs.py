@@ -179,7 +179,7 @@ def tellers() -> tuple[str, ...]:
 def machine(name: str, *args: str) -> Candidate:
     """With a history of its own, and a control socket, as another machine."""
     own = ("--output-dir", f"{room}/out-{name}", "--identity", name, "--control", f"{room}/{name}.sock")
-    return Candidate(*STATE, "--lock", "told", *own, "--shutdown-grace", "2s", *args, TAB, command="cron", name=name)
+    return Candidate(*STATE, "--lock", "told", *own, "--shutdown-grace", "5s", *args, TAB, command="cron", name=name)
 
 
 def begin(name: str, job: str) -> None:
