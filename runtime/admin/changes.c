@@ -65,12 +65,21 @@ static uint64_t election_digest(const struct standing *e)
 		(int64_t)s->term,
 		s->token,
 		e->silent,
+		worker_doing_blocks(&e->worker),
+		s->namesake_for >= 0,
 		e->may_lead ? (int64_t)e->may_lead->last : -1,
 	};
-	const char *const texts[] = {
-		e->warm,     s->leader, s->address, s->lacks,      s->trouble,
-		n->identity, n->wanted, n->trouble, n->unable_why, e->may_lead ? e->may_lead->why : NULL
-	};
+	const char *const texts[] = { e->script_error,
+		                      e->warm,
+		                      s->leader,
+		                      s->address,
+		                      s->lacks,
+		                      s->trouble,
+		                      n->identity,
+		                      n->wanted,
+		                      n->trouble,
+		                      n->unable_why,
+		                      e->may_lead ? e->may_lead->why : NULL };
 	uint64_t h = hash_bytes(HASH_SEED, numbers, sizeof numbers);
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

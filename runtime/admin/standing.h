@@ -37,7 +37,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	nsec script_error_for;                /* since then */
 	bool silent; /* its worker was told to lead so long ago, more than STANDING_SILENT, and has not answered */
 	nsec silent_for;
-	struct worker_doing worker; /* what it does */
+	struct worker_doing worker; /* silent, or a hook blocks it: what it does */
 	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */
 	void (*tell_more)(const void *arg, struct buf *out);
 	const void *tell_more_arg;

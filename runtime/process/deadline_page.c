@@ -282,7 +282,8 @@ bool page_stopping(struct page_slot *s, uint64_t term)
 
 void page_work(struct page *p, enum page_work work, uint32_t slot)
 {
-	worker_of(p)->since = clock_now().boot;
+	if (work != PAGE_WAITS) /* what waits for long is no news, and each resumed task comes by here */
+		worker_of(p)->since = clock_now().boot;
 	worker_of(p)->work = (uint64_t)slot << 32 | work;
 }
 

@@ -427,6 +427,17 @@ void supervisor_worker_doing(const struct supervisor *c, struct worker_doing *ou
 	out->stopped = proc_stat((uint64_t)out->pid, &stat) == 0 && (stat.state == 'T' || stat.state == 't');
 }
 
+bool supervisor_worker_blocks(const struct supervisor *c)
+{
+	struct worker_doing d = { 0 };
+
+	if (c->ended)
+		return false;
+	d.work = page_work_now(c->page, &d.slot);
+	d.work_for = d.work == PAGE_WAITS ? 0 : page_work_for(c->page, clock_now());
+	return worker_doing_blocks(&d);
+}
+
 static bool supervisor_is_ending(const struct supervisor *c)
 {
 	return c->phase != RUNNING || c->asked.boot != NSEC_NEVER;

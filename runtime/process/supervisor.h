@@ -88,6 +88,9 @@ struct page *supervisor_page(struct supervisor *c);
 /* What its worker does now, without the election's name. Reads /proc. */
 void supervisor_worker_doing(const struct supervisor *c, struct worker_doing *out);
 
+/* Whether what it runs blocks it (worker_doing.h), as it says itself: reads the page alone. */
+bool supervisor_worker_blocks(const struct supervisor *c);
+
 /* Queues a message of at most WIRE_MAX bytes (more is a bug, and ends this process); never blocks. A worker that leaves
  * 4,096 messages unread is killed. */
 void supervisor_send(struct supervisor *c, const struct buf *message);

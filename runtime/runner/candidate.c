@@ -573,7 +573,9 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 	if (p->term.hooks.unanswered)
 		out->silent_for = elapsed_standby(p->term.hooks.began, clock_now());
 	out->silent = out->silent_for > STANDING_SILENT;
-	candidate_worker_doing(p, &out->worker);
+	const struct supervisor *worker = candidate_set(p)->supervisor;
+	if (out->silent || (worker && supervisor_worker_blocks(worker))) /* not always: it reads /proc */
+		candidate_worker_doing(p, &out->worker);
 }
 
 /* An address that the script's function has said stays until that says another. */
