@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what
 cannot be left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows
 them."""
@@ -12,15 +12,14 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import driver_rows
-import kube_rows
-import next_rows
-import script_rows
-import store_rows
-from candidates import FAST, stop_everyone
-from processes import LUNARCH, ROOT, children, piped, scratch
-from rows import (
+from tests.bench import driver_rows
+from tests.bench import kube_rows
+from tests.bench import next_rows
+from tests.bench import script_rows
+from tests.bench import store_rows
+from tests.lib.candidates import FAST, stop_everyone
+from tests.lib.processes import LUNARCH, ROOT, children, piped, scratch
+from tests.bench.rows import (
     HELLO,
     JSON,
     OPTIONS,

@@ -8,18 +8,16 @@ import http.client
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import s3_servers
-import store_rows
-import stores
-from candidates import Candidate
-from processes import LUNARCH, children, runs_lock_file
-from rows import HELLO, QUICK, RUNS, Runner, family, handovers, pss, row, standby_of, start_times
+from tests.lib import s3_servers
+from tests.bench import store_rows
+from tests.lib import stores
+from tests.lib.candidates import Candidate
+from tests.lib.processes import LUNARCH, children, runs_lock_file
+from tests.bench.rows import HELLO, QUICK, RUNS, Runner, family, handovers, pss, row, standby_of, start_times
 
 WINDOW = 20 if QUICK else 60  # seconds in which requests are counted
 

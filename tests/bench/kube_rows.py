@@ -5,18 +5,16 @@ LEASES=N: of kube_many (1000)."""
 import os
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import next_rows
-import store_rows
-from candidates import timing
-from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
-from processes import LUNARCH, moment, piped, wait_for
-from rows import built as program
-from rows import HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, first_line, pss, row
+from tests.bench import next_rows
+from tests.bench import store_rows
+from tests.lib.candidates import timing
+from tests.lib.kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
+from tests.lib.processes import LUNARCH, moment, piped, wait_for
+from tests.bench.rows import built as program
+from tests.bench.rows import HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, first_line, pss, row
 
 KUBE_RUNS = min(RUNS, 10)
 

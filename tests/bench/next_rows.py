@@ -10,16 +10,14 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import servers
-from processes import LUNARCH, new_directory, piped, wait_for
-from rows import QUICK, RUNS, Runner, kill_all, row
+from tests.lib import servers
+from tests.lib.processes import LUNARCH, new_directory, piped, wait_for
+from tests.bench.rows import QUICK, RUNS, Runner, kill_all, row
 
 # Both print a moment of CLOCK_MONOTONIC, which all processes of a machine share.
 SAYS = """local function say(what) io.write(("%s %.9f\\n"):format(what, time.monotonic())) io.flush() end

@@ -8,9 +8,8 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate
-from processes import ROOT, children, piped
+from tests.lib.candidates import Candidate
+from tests.lib.processes import ROOT, children, piped
 
 OPTIONS = {"--quick": "fewer runs, for a look", "--json": "an array of rows, for programs", "--help": "this"}
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv

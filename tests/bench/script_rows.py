@@ -5,15 +5,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import player
-from processes import LUNARCH, ROOT
-from servers import Server, ask
+from tests.lib import player
+from tests.lib.processes import LUNARCH, ROOT
+from tests.lib.servers import Server, ask
 
 FLOOR = os.path.join(ROOT, "build", "bench", "floor_script")
 

@@ -10,18 +10,16 @@ import signal
 import socket
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import next_rows
-import servers
-from candidates import FAST
-from processes import CACHE, LUNARCH, ROOT, moment
-from rows import (
+from tests.bench import next_rows
+from tests.lib import servers
+from tests.lib.candidates import FAST
+from tests.lib.processes import CACHE, LUNARCH, ROOT, moment
+from tests.bench.rows import (
     HELLO,
     JSON,
     QUICK,

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that
 changes hands."""
 
@@ -18,10 +18,9 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, ROOT, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Each alert of examples/prometheus-alerts.yml, by Prometheus itself (promtool test rules): it fires where it should,
 with its text, and is silent just beside that; a rule that never fires would be noticed, and one that always does. And
 by a Prometheus that scrapes running programs, with its presets: their labels are those that the alerts speak of. Takes
@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from functools import partial
@@ -17,11 +16,10 @@ from typing import Any
 
 import yaml
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, ROOT, scratch, wait_for
-from servers import free_port
-from tap import done, ok, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, ROOT, scratch, wait_for
+from tests.lib.servers import free_port
+from tests.lib.tap import done, ok, same, skip
 
 room = scratch()
 A, B = 'name="web", instance="a:1"', 'name="web", instance="b:1"'

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """docs/any-language.md: each program there follows a standby that becomes leader and is then killed."""
 
 import atexit
@@ -9,10 +9,9 @@ import subprocess
 import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, ROOT, piped, scratch, wait_for
-from tap import done, note, ok
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, piped, scratch, wait_for
+from tests.lib.tap import done, note, ok
 
 TMP = scratch()
 atexit.register(stop_everyone)

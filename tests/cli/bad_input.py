@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by
 mistake."""
 
@@ -10,10 +10,9 @@ import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The first milliseconds of run, cron and exec: a signal that comes then is heard and does not end them by itself; and
 where the kernel refuses what no term could be supervised without, nothing campaigns."""
 
@@ -7,15 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Logged
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
-from seccomp import held_in, refusing
-from tap import ok, run, same
+from tests.lib.candidates import Logged
+from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from tests.lib.seccomp import held_in, refusing
+from tests.lib.tap import ok, run, same
 
 TMP = scratch()
 OFTEN = 100

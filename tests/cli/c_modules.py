@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """C modules that scripts load with require: they work on the program's Lua, and on no other."""
 
 import os
@@ -6,12 +6,10 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
+from tests.lib.tap import done, note, ok, same
 
 place = scratch()
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Completion in bash, zsh and fish: the same lines in each real shell."""
 
 import atexit
@@ -8,12 +8,10 @@ import pty
 import re
 import shutil
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, ROOT, scratch, socket_name, wait_for
-from tap import done, note, ok, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, socket_name, wait_for
+from tests.lib.tap import done, note, ok, same, skip
 
 TMP = scratch()
 HERE = os.path.join(TMP, "here")

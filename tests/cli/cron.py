@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """`lunarch cron`: what it takes for a crontab, beside Debian's crontab(1); what its jobs see, beside Debian's cron(8);
 and real hand-overs and crashes between minutes, on a file and on Redis. Takes two minutes, nearly all of them asleep.
 """
@@ -11,16 +11,14 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import crons
-from processes import LUNARCH, ROOT, scratch, wait_for
-from servers import Redis
-from tap import done, note, ok, same, skip
+from tests.lib import crons
+from tests.lib.processes import LUNARCH, ROOT, scratch, wait_for
+from tests.lib.servers import Redis
+from tests.lib.tap import done, note, ok, same, skip
 
 MINUTE = 60
 JOBS = 60  # of each minute

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """`lunarch cron run JOB`: a job now, on the leader, beside the rules of its crontab; and what a running `lunarch cron`
 shows of itself. Takes 10 s."""
 
@@ -6,13 +6,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, ROOT, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, ROOT, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 room = scratch()
 STATE = ("--state-dir", os.path.join(room, "state"))

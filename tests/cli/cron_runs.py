@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """`lunarch cron`: how long a run lasts, and what is kept of it, told of it and taken on into changed crontabs. Takes
 20 s."""
 
@@ -7,13 +7,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 room = scratch()
 STATE = ("--state-dir", os.path.join(room, "state"))

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
 directories hold nobody else's sockets."""
 
@@ -12,14 +12,12 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import apart
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, children, piped, scratch, socket_name, wait_for
-from tap import done, note, ok, same
+from tests.lib import apart
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, children, piped, scratch, socket_name, wait_for
+from tests.lib.tap import done, note, ok, same
 
 apart.enter()
 TMP = scratch()

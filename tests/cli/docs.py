@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """docs/guide.md, docs/cookbook.md, docs/library.md and docs/testing.md are run: every script checked, every test passed
 (and failed by a script that does nothing), every command executed; lunarch new; the API's one source, and that it
 describes what there is."""
@@ -7,12 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, ROOT, scratch
-from tap import done, note, ok, same, skip
+from tests.lib.processes import LUNARCH, ROOT, scratch
+from tests.lib.tap import done, note, ok, same, skip
 
 room = scratch()
 tool = os.path.join(room, "bin")

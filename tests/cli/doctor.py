@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
 
 import atexit
@@ -7,18 +7,16 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import stores
-from candidates import Candidate, stop_everyone
-from h2 import Connection, H2Client, H2Server
-from processes import LUNARCH, scratch, wait_for
-from servers import Etcd, Postgres, Redis
-from tap import at_once, done, note, ok, same
+from tests.lib import stores
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.h2 import Connection, H2Client, H2Server
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.servers import Etcd, Postgres, Redis
+from tests.lib.tap import at_once, done, note, ok, same
 
 TMP = scratch()
 DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")

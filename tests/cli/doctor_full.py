@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """doctor --full: locks that keep every rule pass; one that breaks a rule fails, and it is said which; nothing stays."""
 
 import atexit
@@ -7,16 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.parse
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from full_doctor import CLEAN, OF_DRIVERS, doctor, findings, passes
-from processes import LUNARCH, scratch, wait_for
-from servers import Redis
-from stores import Box
-from tap import at_once, done, note, ok, same
+from tests.lib.full_doctor import CLEAN, OF_DRIVERS, doctor, findings, passes
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.servers import Redis
+from tests.lib.stores import Box
+from tests.lib.tap import at_once, done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch exec from outside: status, streams, signals, waiting, losing, nesting."""
 
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, children, marked, piped, scratch, stands_still, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, alive, children, marked, piped, scratch, stands_still, wait_for
+from tests.lib.tap import done, ok, same
 
 directory = scratch()
 

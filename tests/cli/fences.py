@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The recipes of docs/safety.md are run as they stand there, on real servers: a write with a larger token is done, one
 with the same token again, and one with a smaller token changes nothing. What is a whole example there has a test of its
 own (tests/examples)."""
@@ -7,14 +7,12 @@ import http.client
 import http.server
 import os
 import re
-import sys
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import ROOT
-from servers import MariaDB, Postgres, Redis
-from tap import ok, run, same
+from tests.lib.processes import ROOT
+from tests.lib.servers import MariaDB, Postgres, Redis
+from tests.lib.tap import ok, run, same
 
 with open(os.path.join(ROOT, "docs", "safety.md"), encoding="utf-8") as _f:
     PAGE = _f.read()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """`lunarch ctl handover`: a leader hands over because it is asked to, to whoever comes next or to one that is named; it
 leads on where that does not come forward; and what is said of each."""
 
@@ -6,18 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import atexit
 
-from asked import Asked
-from candidates import FAST, stop_everyone
-from processes import LUNARCH, scratch, wait_for
-from servers import Etcd
-from tap import done, note, ok, same
+from tests.lib.asked import Asked
+from tests.lib.candidates import FAST, stop_everyone
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.servers import Etcd
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """history: the last terms of a lock, on real stores: who led, with which token, and why each term ended."""
 
 import atexit
@@ -6,15 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import stores
-from candidates import Candidate, stop_everyone
-from lock_driver import record
-from processes import LUNARCH
-from tap import at_once, done, note, ok, same
+from tests.lib import stores
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.lock_driver import record
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import at_once, done, note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """list: a line for each election of a place, on real stores."""
 
 import atexit
@@ -6,15 +6,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import stores
-from candidates import Candidate, stop_everyone
-from lock_driver import NOMINATION, Driver, record
-from processes import LUNARCH, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib import stores
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.lock_driver import NOMINATION, Driver, record
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 Result = subprocess.CompletedProcess[str]

@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Every command that looks at a lock does so where it is one in Lua; and says, with status 2, what is wrong with it."""
 
 import json
 import os
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH
-from stores import Box
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH
+from tests.lib.stores import Box
+from tests.lib.tap import done, note, ok, same
 
 box = Box()
 ENV = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")} | box.env

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere, or was given
 the URL by a reload, goes on."""
 
@@ -7,13 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate
-from processes import LUNARCH, scratch, wait_for
-from tap import done, note, ok
+from tests.lib.candidates import Candidate
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.tap import done, note, ok
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The log: short on a terminal, structured as JSON, and as it was where a text goes into a file."""
 
 import json
@@ -6,13 +6,11 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST
-from processes import LUNARCH, scratch
-from tap import ok, run, same
+from tests.lib.candidates import FAST
+from tests.lib.processes import LUNARCH, scratch
+from tests.lib.tap import ok, run, same
 
 TMP = scratch()
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}

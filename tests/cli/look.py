@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """leader, status and check: what they say about a record, and that they change nothing."""
 
 import atexit
@@ -11,14 +11,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, piped, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, piped, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

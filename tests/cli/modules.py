@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Loadable modules: where they are looked for, and what is said of one that is missing, foreign, or lacks its
 library."""
 
@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, scratch
-from tap import done, note, ok
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
+from tests.lib.tap import done, note, ok
 
 place = scratch()
 program = os.path.join(place, "bin", "lunarch")

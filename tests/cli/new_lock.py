@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """new --lock: the lock file that it writes passes its test and check; check says what is wrong with a lock file."""
 
 import atexit
 import os
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, scratch
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Who comes next: what status, ctl, /status and the metrics tell of it; hand-overs by priority and by --max-term; and
 an account that may not write the record of it."""
 
@@ -8,16 +8,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from asked import Asked
-from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from servers import Etcd, Redis
-from tap import done, note, ok, same
+from tests.lib.asked import Asked
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.servers import Etcd, Redis
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

@@ -1,15 +1,13 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The command line itself: help, suggestions, exit codes, versions, completion."""
 
 import os
 import re
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, ROOT, piped, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, ROOT, piped, scratch
+from tests.lib.tap import done, note, ok, same
 
 COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The program's own Lua (lua/) is in it as bytecode, which knows its lines. Scripts are text, and nothing else."""
 
 import glob
@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, ROOT, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
+from tests.lib.tap import done, note, ok, same
 
 place = scratch()
 

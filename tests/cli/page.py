@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """The admin endpoint's page in a real browser: what it shows of a leader, of a standby, of a term that changes hands,
 of terms before its process, of jobs, of a lost store and of a process that has gone; on a phone and in the dark;
 without a complaint of the browser.
@@ -16,13 +16,12 @@ import time
 import urllib.request
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import servers
-from browser import Browser, Tab
-from candidates import STEADY, Candidate, Logged, stop_everyone
-from lock_driver import record
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import done, ok, same
+from tests.lib import servers
+from tests.lib.browser import Browser, Tab
+from tests.lib.candidates import STEADY, Candidate, Logged, stop_everyone
+from tests.lib.lock_driver import record
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 PICTURES = sys.argv[2] if sys.argv[1:2] == ["--pictures"] else ""
 redis = servers.Redis()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Every command of Lunarch on every page is run as it stands there, on real stores; only the names of hosts and places
 are replaced. A block that is marked "foreign" holds commands of other programs, and none of ours."""
 
@@ -13,10 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
-from servers import Box, Etcd, Postgres, Redis, Server, ZooKeeper
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
+from tests.lib.servers import Box, Etcd, Postgres, Redis, Server, ZooKeeper
+from tests.lib.tap import done, note, ok, same
 
 room = scratch()
 tools = os.path.join(room, "bin")

@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Could this candidate lead now? Of each thing that would keep it from that, all who are asked say the same: /standby,
 /readyz, the metric, status, why and the leader that is to hand over to it; /healthz stays 200; and all is well when it
 is over."""
 
 import atexit
 import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from asked import Asked
-from candidates import FAST, stop_everyone
-from processes import scratch, wait_for
-from servers import Redis
-from stores import Etcd
-from tap import done, note, ok, same
+from tests.lib.asked import Asked
+from tests.lib.candidates import FAST, stop_everyone
+from tests.lib.processes import scratch, wait_for
+from tests.lib.servers import Redis
+from tests.lib.stores import Etcd
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch release: frees the record of a leader that is dead for sure, on every real store, and of no other; and the
 commands that take a script in place of its lock."""
 
@@ -8,14 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch, wait_for
-from stores import Etcd, File, Postgres, Redis, SharedFile, Store, ZooKeeper
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.stores import Etcd, File, Postgres, Redis, SharedFile, Store, ZooKeeper
+from tests.lib.tap import done, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """SIGHUP, through `run`, with a second candidate that would take the lock at once if it could: the holder keeps it and
 gets a larger token; a script that does not load changes nothing; another lock or identity is released; isolated
 elections too."""
@@ -7,14 +7,12 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import alive, children, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import alive, children, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 SCRIPT = """
 %s

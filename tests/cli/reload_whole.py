@@ -1,19 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A reload is all or nothing, and is always answered: a script that does not load, is not fit, or whose worker dies
 before it is taken changes nothing; one that is taken, is taken whole. What the operator has ordered outlives it. The
 workers themselves: script/test_life.py."""
 
-import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import stop_everyone
-from life import Life
-from processes import alive, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import stop_everyone
+from tests.lib.life import Life
+from tests.lib.processes import alive, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 ONE = "return { election 'a' }"
 ALONE = "return { election('a', { isolate = true }), election('b', { isolate = true }) }"

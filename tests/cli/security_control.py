@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Who may give an elector orders: its own user and root, by the socket's mode and by the peer's credentials."""
 
 import atexit
@@ -8,11 +8,10 @@ import stat
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from hostile import ATTACKER, CLEAN, VICTIM, as_user, directory, lunarch
-from processes import PATIENCE, scratch
-from tap import ok, run, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.hostile import ATTACKER, CLEAN, VICTIM, as_user, directory, lunarch
+from tests.lib.processes import PATIENCE, scratch
+from tests.lib.tap import ok, run, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

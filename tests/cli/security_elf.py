@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """How the program and its modules are built, read from the files (readelf of binutils) and not from the Makefile's
 flags: a mistake in memory is not to become another's code."""
 
@@ -7,11 +7,9 @@ import os
 import platform
 import re
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH
-from tap import ok, run, same, skip
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import ok, run, same, skip
 
 ENDBR64 = b"\xf3\x0f\x1e\xfa"  # where an indirect jump may land, with CET
 FILES = [LUNARCH, *sorted(glob.glob(os.path.join(os.path.dirname(LUNARCH), "modules", "*.so")))]

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """An environment that somebody else has made, as under a sudo that keeps it: which of its variables lead to another's
 code, and which do not."""
 
 import atexit
 import os
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from hostile import ATTACKER, CLEAN, directory, lunarch
-from processes import LUNARCH, scratch
-from tap import ok, run, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.hostile import ATTACKER, CLEAN, directory, lunarch
+from tests.lib.processes import LUNARCH, scratch
+from tests.lib.tap import ok, run, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

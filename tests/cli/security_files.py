@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What other users plant where root keeps locks, state and sockets: nothing of it is followed, overwritten, or hung on.
 
 Each case is made in a directory like /tmp and in one that everybody may write into and that has no sticky bit: in the
@@ -9,14 +9,12 @@ import ctypes
 import os
 import re
 import stat
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from hostile import ATTACKER, CLEAN, VICTIM, directory, lunarch, plant
-from processes import scratch, wait_for
-from tap import note, ok, run, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.hostile import ATTACKER, CLEAN, VICTIM, directory, lunarch, plant
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import note, ok, run, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A store's password, or its token, is in no command line, log, answer, metric, error or environment that others get.
 
 Each lock that takes one is given it in each way there is, with a store that hangs up on everybody, and Redis also
@@ -10,17 +10,15 @@ import os
 import resource
 import socket
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from hostile import CLEAN
-from processes import LUNARCH, PATIENCE, children, runs_lock_file, scratch, wait_for
-from servers import Redis
-from tap import at_once, ok, run, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.hostile import CLEAN
+from tests.lib.processes import LUNARCH, PATIENCE, children, runs_lock_file, scratch, wait_for
+from tests.lib.servers import Redis
+from tests.lib.tap import at_once, ok, run, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

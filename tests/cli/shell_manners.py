@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch exec as a shell's user knows commands: ignored signals, background jobs, restarts, flock's options."""
 
 import json
@@ -8,14 +8,12 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 directory = scratch()
 

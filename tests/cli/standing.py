@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Why does nobody lead? What `ctl why`, `ctl status`, /status, /readyz and the log say of each thing that keeps a
 candidate from leading."""
 
@@ -8,14 +8,12 @@ import os
 import re
 import shutil
 import signal
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from asked import Asked
-from candidates import FAST, STEADY, stop_everyone
-from processes import scratch, wait_for
-from servers import Redis
-from tap import done, note, ok, same
+from tests.lib.asked import Asked
+from tests.lib.candidates import FAST, STEADY, stop_everyone
+from tests.lib.processes import scratch, wait_for
+from tests.lib.servers import Redis
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

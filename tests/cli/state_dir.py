@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Where plain-name locks, tree files and control sockets lie: the user's directory or --state-dir, whatever the
 environment says. In a mount namespace of its own, so that the user's directory holds nobody else's files."""
 
@@ -7,14 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import apart
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch, socket_name
-from tap import done, ok, same, skip
+from tests.lib import apart
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, scratch, socket_name
+from tests.lib.tap import done, ok, same, skip
 
 apart.enter()
 ROOT_USER = os.environ[apart.VARIABLE] == "0"

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """--state-file: what it says at each change; that a reader finds a whole one at any time; that it never claims a lease
 for longer than that is proven; what is refused; a full disk, and one that hangs. Real processes."""
 
@@ -14,10 +14,9 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import done, note, ok, same, skip
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import done, note, ok, same, skip
 
 INSIDE = "LUNARCH_TEST_STATE_FILE"
 if os.geteuid() != 0:

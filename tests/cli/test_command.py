@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """`lunarch test`: simulated nodes under every fault, the examples' own tests, and tests that fail as they should."""
 
 import glob
@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, ROOT, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, ROOT, scratch
+from tests.lib.tap import done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 room = scratch()

@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What ps shows of the processes that Lunarch starts itself: what each is, and of which script or command."""
 
 import atexit
 import os
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, children, scratch, wait_for
-from tap import ok, run, same
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, children, scratch, wait_for
+from tests.lib.tap import ok, run, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

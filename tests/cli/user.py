@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """--user and --no-new-privs: all three processes are another user before anything is opened or started, and what is
 started has no privileges. As root, with the user nobody."""
 
@@ -7,14 +7,12 @@ import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, alive, scratch, wait_for
-from tap import done, ok, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, alive, scratch, wait_for
+from tests.lib.tap import done, ok, same, skip
 
 if os.geteuid() != 0:
     skip("another user", "this needs root")

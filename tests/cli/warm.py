@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch exec --warm: the command of the candidate that comes next is started before it leads. The command is a real
 HTTP server that loads a cache first."""
 
@@ -9,11 +9,10 @@ import sys
 import urllib.request
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import stores
-from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, scratch, wait_for
-from tap import done, ok, same
+from tests.lib import stores
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, alive, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 directory = scratch()
 

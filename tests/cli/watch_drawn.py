@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """status --watch on a terminal: who led when, drawn in place, as wide as the window; several locks side by side; and
 the terminal as it was, at the end."""
 
@@ -11,17 +11,15 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from lock_driver import record
-from processes import LUNARCH, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.lock_driver import record
+from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "NO_COLOR"))}
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"

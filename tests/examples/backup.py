@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever
 is killed over one."""
 
@@ -6,14 +6,12 @@ import hashlib
 import os
 import shutil
 import signal
-import sys
 import tarfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "backup.lua")
 where = scratch()

@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/consul.lua: a key follows a command's output, its Flags the token; an old leader's write is refused."""
 
 import json
 import os
 import shutil
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from servers import Consul
-from tap import done, ok, same, skip
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.servers import Consul
+from tests.lib.tap import done, ok, same, skip
 
 where = scratch()
 source = os.path.join(where, "servers")

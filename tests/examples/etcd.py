@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/etcd.lua: jobs in their order, and a new leader goes on where the killed one stopped."""
 
 import os
 import shutil
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from servers import Etcd
-from tap import done, ok, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.servers import Etcd
+from tests.lib.tap import done, ok, same
 
 where = scratch()
 out = os.path.join(where, "out")

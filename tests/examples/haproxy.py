@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/haproxy.lua: Debian's HAProxy sends clients to the leader, to the next one after a failover, and to nobody
 while nobody leads, without ever being reloaded."""
 
@@ -7,17 +7,15 @@ import json
 import os
 import re
 import signal
-import sys
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from balancer import follow, get
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, scratch, wait_for
-from servers import Server
-from tap import done, ok
+from tests.lib.balancer import follow, get
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.servers import Server
+from tests.lib.tap import done, ok
 
 
 class Haproxy(Server):

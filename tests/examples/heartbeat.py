@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/heartbeat.lua: a file that says who leads, never an older leader's after a newer one's; a real web server
 hears the pings."""
 
@@ -6,15 +6,13 @@ import json
 import os
 import shutil
 import signal
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "heartbeat.lua")
 where = scratch()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and
 leaders are killed over it."""
 
@@ -6,14 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, piped, scratch, wait_for
-from servers import Postgres
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, piped, scratch, wait_for
+from tests.lib.servers import Postgres
+from tests.lib.tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "migrate.lua")
 where = scratch()

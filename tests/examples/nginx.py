@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/nginx.lua: Debian's nginx sends clients to the leader, to the next one after a failover, and to nobody while
 nobody leads."""
 
 import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from balancer import follow, get
-from candidates import stop_everyone
-from processes import alive, children, wait_for
-from servers import Server
-from tap import done, ok
+from tests.lib.balancer import follow, get
+from tests.lib.candidates import stop_everyone
+from tests.lib.processes import alive, children, wait_for
+from tests.lib.servers import Server
+from tests.lib.tap import done, ok
 
 
 class Nginx(Server):

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/postgres.lua: jobs are done once each, under the token of the term that did them."""
 
 import os
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, wait_for
-from servers import Postgres
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.servers import Postgres
+from tests.lib.tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "postgres.lua")
 

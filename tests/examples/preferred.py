@@ -1,18 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A preferred machine, as in docs/cookbook.md, on a real PostgreSQL: it leads whenever it can. When it is killed
 another leads, and hands over to it when it is back."""
 
-import os
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import WATCHED
-from next_arena import LATER, NextArena
-from stores import Postgres
-from tap import done, note, ok
+from tests.lib.candidates import WATCHED
+from tests.lib.next_arena import LATER, NextArena
+from tests.lib.stores import Postgres
+from tests.lib.tap import done, note, ok
 
 AFTER = ["--preempt", "--preempt-after", "1s"]
 store = Postgres()

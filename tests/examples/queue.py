@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a
 leader that has been replaced; and what the module says about a server's errors, users and replicas."""
 
 import json
 import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, ROOT, scratch, wait_for
-from servers import Redis, free_port
-from tap import at_once, done, ok, same
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.servers import Redis, free_port
+from tests.lib.tap import at_once, done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "queue.lua")
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is
 killed meanwhile."""
 
@@ -8,15 +8,13 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from postbox import Mailbox
-from processes import ROOT, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.postbox import Mailbox
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "report.lua")
 DAY = 86400

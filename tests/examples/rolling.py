@@ -1,20 +1,18 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/rolling.sh and drain.sh: five machines are brought up to date on a real etcd, with the time without a leader
 at each step. A script stands in for ssh, and a thread for the service manager of each machine."""
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import WATCHED
-from next_arena import LATER, NextArena
-from processes import LUNARCH, ROOT, moment
-from stores import Etcd
-from tap import done, note, ok, same
+from tests.lib.candidates import WATCHED
+from tests.lib.next_arena import LATER, NextArena
+from tests.lib.processes import LUNARCH, ROOT, moment
+from tests.lib.stores import Etcd
+from tests.lib.tap import done, note, ok, same
 
 NAMES = ["web1", "web2", "web3", "web4", "web5"]
 store = Etcd()

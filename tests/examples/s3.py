@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/s3.lua: an object follows a file, its metadata the token; an old leader's write is refused."""
 
 import os
 import shutil
 import signal
-import sys
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import s3_servers
-from candidates import FAST, Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from stores import S3
-from tap import done, ok, same
+from tests.lib import s3_servers
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.stores import S3
+from tests.lib.tap import done, ok, same
 
 where = scratch()
 source = os.path.join(where, "page")

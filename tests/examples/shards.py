@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out
 evenly."""
 
@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, ROOT, alive, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, alive, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "shards.lua")
 SHARDS = 64

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1
 of a PID namespace; and its --user kind. Needs root."""
 
 import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, stop_everyone
-from processes import PATIENCE, ROOT, scratch, wait_for
-from systemds import Systemd
-from tap import done, ok, same, skip
+from tests.lib.candidates import STEADY, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.systemds import Systemd
+from tests.lib.tap import done, ok, same, skip
 
 SCRIPT = os.path.join(ROOT, "examples", "systemd.lua")
 UNITS = {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address
 answers the client before and after each failover, and the client is told that it has moved. Needs root."""
 
@@ -6,14 +6,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, ROOT, scratch, wait_for
-from servers import Server
-from tap import done, ok, same, skip
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.servers import Server
+from tests.lib.tap import done, ok, same, skip
 
 SCRIPT = os.path.join(ROOT, "examples", "vip.lua")
 SHARED, SHARED6 = "10.77.0.100", "fd77::100"

@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/warm_cache.lua on a real Redis: the first answer after a hand-over, from a cache that came with on_next, and
 from one that is loaded when the term begins."""
 
 import os
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import WATCHED, Candidate, stop_everyone
-from next_arena import LATER, NextArena
-from processes import ROOT, wait_for
-from stores import Redis
-from tap import done, note, ok, same
+from tests.lib.candidates import WATCHED, Candidate, stop_everyone
+from tests.lib.next_arena import LATER, NextArena
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.stores import Redis
+from tests.lib.tap import done, note, ok, same
 
 LOAD_S = 3
 SCRIPT = os.path.join(ROOT, "examples", "warm_cache.lua")

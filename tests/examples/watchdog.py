@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real
 HTTP servers say."""
 
 import os
 import shutil
 import signal
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, ROOT, alive, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, alive, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "watchdog.lua")
 where = scratch()

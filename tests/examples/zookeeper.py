@@ -1,20 +1,18 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader
 stopped."""
 
 import os
 import re
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, wait_for
-from servers import ZooKeeper
-from stores import Zk
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.servers import ZooKeeper
+from tests.lib.stores import Zk
+from tests.lib.tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "zookeeper.lua")
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Each allocation fails once, in a whole term with a standby beside it: the elector goes on or ends, nothing is led
 twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
@@ -9,9 +9,8 @@ one."""
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import LIBRARY, OWN, STORES, Fault, Lab, Places, drawn, try_all
-from tap import done, note
+from tests.lib.nth import LIBRARY, OWN, STORES, Fault, Lab, Places, drawn, try_all
+from tests.lib.tap import done, note
 
 FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Each system call fails once, with an error that it can give, in a whole term with a standby beside it: the elector
 goes on or ends, nothing is led twice, and no process, file or descriptor is left (tests/lib/nth.py).
 
@@ -12,10 +12,9 @@ import re
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import ROLES, STORES, Fault, Lab, drawn, lot, try_all
-from processes import LUNARCH
-from tap import done, note, ok, same
+from tests.lib.nth import ROLES, STORES, Fault, Lab, drawn, lot, try_all
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import done, note, ok, same
 
 FULL = bool(os.environ.get("FULL"))
 SEED = int(os.environ.get("SEED", "17"))

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Limits that a candidate meets from its start: few descriptors, few processes. It leads, or it ends or waits and says
 why; and another one leads (tests/lib/nth.py)."""
 
@@ -7,9 +7,8 @@ import json
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from nth import STORES, Fault, Lab, Limit, Term, try_all
-from tap import done, ok, same, skip
+from tests.lib.nth import STORES, Fault, Lab, Limit, Term, try_all
+from tests.lib.tap import done, ok, same, skip
 
 CLONE3 = 435  # asm/unistd_64.h: by which pthread_create(3) starts a thread; fork(2) is another call
 FULL = bool(os.environ.get("FULL"))

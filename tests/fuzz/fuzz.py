@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Runs the fuzzers of tests/fuzz, which `make fuzz-programs` builds: `ci TARGET` is the suite fuzz: of the queue (the
 corpus, then a fixed number of executions of a fixed seed), `run` is `make fuzz`, `planted` plants a bug for each target
 (planted.txt) that the target has to find, and `merge` makes the corpora of the tree small again. All print TAP."""
@@ -16,12 +16,11 @@ import sys
 import tempfile
 import time
 
+from tests.sim.mutants import blocks
+from tests.lib.tap import done, ok
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
-
-from mutants import blocks  # noqa: E402
-from tap import done, ok  # noqa: E402
 
 BUILD = os.path.join(ROOT, "build", "fuzz")
 FOUND = os.path.join(BUILD, "found")  # what `run` has collected, which the next run goes on with; and reproducers

@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make demo: ends with success, says that every archive was verified and that no two terms overlapped, and leaves
 nothing."""
 
 import os
 import re
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import ROOT, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import ROOT, scratch
+from tests.lib.tap import done, note, ok, same
 
 temp = scratch()
 began = time.monotonic()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The image of `make image`: twice the same; what is in it, and what is not; and three containers of it, told by their
 environment alone, that hand over when the leader is stopped and when it is killed."""
 
@@ -8,11 +8,10 @@ import stat
 import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import stop_everyone
-from containers import Container, build, config, have_tools, manifest, unpack
-from processes import scratch, wait_for
-from tap import done, note, ok, same, skip
+from tests.lib.candidates import stop_everyone
+from tests.lib.containers import Container, build, config, have_tools, manifest, unpack
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import done, note, ok, same, skip
 
 SCRIPT = """
 return {

@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make install and uninstall, into a directory of their own; and scripts/deps.sh for people who are not root."""
 
 import os
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, ROOT, scratch
-from tap import done, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
+from tests.lib.tap import done, ok, same
 
 HOME = scratch()
 os.chmod(HOME, 0o755)

@@ -1,15 +1,13 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The manual pages (make man): one for each command, without a fault that mandoc(1) finds, and with all that --help
 has."""
 
 import os
 import re
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, ROOT, scratch
-from tap import done, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
+from tests.lib.tap import done, ok, same
 
 HERE = scratch()
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The units that are installed, lunarch@, lunarch-exec@ and lunarch-cron@, on two machines with Debian's systemd as
 process 1. Needs root."""
 
@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import ROOT, new_directory, wait_for
-from systemds import Systemd
-from tap import done, note, ok, same
+from tests.lib.processes import ROOT, new_directory, wait_for
+from tests.lib.systemds import Systemd
+from tests.lib.tap import done, note, ok, same
 
 HOME = new_directory("lunarch-units-")
 INSTALLED = os.path.join(HOME, "opt/lunarch/lib/systemd/system")

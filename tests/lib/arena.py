@@ -13,10 +13,10 @@ import urllib.request
 import uuid
 from typing import Any
 
-from field import Field, build
-from processes import LUNARCH, PATIENCE, moment, wait_for
-from proxy import Proxy
-from tap import at_once, done, failures, note, ok, same
+from tests.lib.field import Field, build
+from tests.lib.processes import LUNARCH, PATIENCE, moment, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.tap import at_once, done, failures, note, ok, same
 
 RUNS = 30 if os.environ.get("FULL") else 1
 LEASE_S = 7  # WATCHED's

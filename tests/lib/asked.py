@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from candidates import Candidate
-from processes import LUNARCH, PATIENCE, scratch
+from tests.lib.candidates import Candidate
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
 
 _sockets = scratch()
 

@@ -9,9 +9,9 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from candidates import STEADY, Candidate
-from processes import PATIENCE, ROOT, scratch, wait_for
-from tap import ok, same
+from tests.lib.candidates import STEADY, Candidate
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.tap import ok, same
 
 NOBODY = (502, 503)
 LEADER = 'return { on_leading = function() print "serving" end }'

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Box: a key-value store of a page, over HTTP, for which there is a lock file (tests/locks/drivers/box.lua).
 
 box.py PORT FILE serves what FILE holds. A change is in it before it is answered, so that a killed server has it again.

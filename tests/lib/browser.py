@@ -11,7 +11,7 @@ import subprocess
 import threading
 from typing import Any
 
-from processes import PATIENCE, scratch, wait_for
+from tests.lib.processes import PATIENCE, scratch, wait_for
 
 OPTIONS = [
     "--headless=new",

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from processes import LUNARCH, PATIENCE, children, runs_lock_file, wait_for
-from tap import note
+from tests.lib.processes import LUNARCH, PATIENCE, children, runs_lock_file, wait_for
+from tests.lib.tap import note
 
 
 def timing(lease: str, **others: str) -> list[str]:

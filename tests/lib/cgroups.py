@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any
 
-from processes import alive
+from tests.lib.processes import alive
 
 
 class Cgroup:

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from machines import Way
-from processes import LUNARCH
+from tests.lib.machines import Way
+from tests.lib.processes import LUNARCH
 
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 Undo = Callable[[], object]

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from candidates import timing
-from cgroups import Cgroup
-from chaos_faults import Unfit
-from field import FAULTS, build
-from machines import Machine
-from processes import LUNARCH, children, runs_lock_file
+from tests.lib.candidates import timing
+from tests.lib.cgroups import Cgroup
+from tests.lib.chaos_faults import Unfit
+from tests.lib.field import FAULTS, build
+from tests.lib.machines import Machine
+from tests.lib.processes import LUNARCH, children, runs_lock_file
 
 # From the kill to the next leader 2.6 s, which a machine may be late by if its clocks run equally fast.
 LEASE_S = 6.0

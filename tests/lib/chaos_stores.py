@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import servers
-from kube_rig import LEASES, ApiServer, Cluster
-from machines import Machine, Network
-from processes import PATIENCE, scratch, wait_for
-from tap import note
+from tests.lib import servers
+from tests.lib.kube_rig import LEASES, ApiServer, Cluster
+from tests.lib.machines import Machine, Network
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.tap import note
 
 
 class Site:

@@ -12,9 +12,9 @@ import signal
 import subprocess
 from typing import Any
 
-from candidates import Candidate, Logged
-from processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
-from tap import note
+from tests.lib.candidates import Candidate, Logged
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
+from tests.lib.tap import note
 
 # crun asks which cgroups there are even where it is told to use none, and refuses two generations side by side. So it
 # sees one, in a mount namespace of its own.

@@ -8,8 +8,8 @@ import re
 import subprocess
 from typing import Any, NamedTuple
 
-from next_debian import next_debian
-from processes import ROOT
+from tests.lib.next_debian import next_debian
+from tests.lib.processes import ROOT
 
 ZONE = "Europe/Berlin"
 

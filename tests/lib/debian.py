@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-from processes import ROOT
-from tap import note, same
+from tests.lib.processes import ROOT
+from tests.lib.tap import note, same
 
 
 def run(*command: str, **more: Any) -> str:

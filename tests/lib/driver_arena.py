@@ -7,9 +7,9 @@ import signal
 import time
 from typing import Any
 
-from arena import Arena
-from processes import alive, children, runs_lock_file, wait_for
-from tap import at_once, done, ok
+from tests.lib.arena import Arena
+from tests.lib.processes import alive, children, runs_lock_file, wait_for
+from tests.lib.tap import at_once, done, ok
 
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 HARMS = 300 if os.environ.get("FULL") else 30

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any
 
-from processes import LUNARCH, PATIENCE, ROOT
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT
 
 with open(os.path.join(ROOT, "runtime", "locks", "driver", "driver_messages.h")) as f:
     TABLE = f.read()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """How long the entries of the tests' queue take: orders them, writes that down, and holds it against a budget.
 
   durations.py order          prints the entries of standard input, what took longest last time (durations.txt) first

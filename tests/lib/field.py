@@ -12,9 +12,9 @@ import tempfile
 import time
 from typing import Any
 
-from candidates import WATCHED, Candidate
-from processes import LUNARCH, PATIENCE, ROOT, scratch, stands_still, wait_for
-from tap import note, same
+from tests.lib.candidates import WATCHED, Candidate
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, stands_still, wait_for
+from tests.lib.tap import note, same
 
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 

@@ -5,8 +5,8 @@ import os
 import subprocess
 from typing import Any
 
-from processes import LUNARCH
-from tap import note, ok, same
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 CASES = ["swap", "version", "remove", "big", "text", "key", "foreign", "deadline", "held", "cancel", "watch", "list"]

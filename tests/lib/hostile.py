@@ -8,7 +8,7 @@ import stat
 import subprocess
 from typing import Any
 
-from processes import LUNARCH, PATIENCE
+from tests.lib.processes import LUNARCH, PATIENCE
 
 # Without entries in the password file, and this test's own: nobody else's processes and files are theirs.
 ATTACKER = 1_100_000_000 + os.getpid()

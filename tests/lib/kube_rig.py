@@ -17,10 +17,10 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from candidates import Logged
-from pki import Pki, openssl
-from processes import CACHE, PATIENCE, wait_for
-from servers import Etcd, Server
+from tests.lib.candidates import Logged
+from tests.lib.pki import Pki, openssl
+from tests.lib.processes import CACHE, PATIENCE, wait_for
+from tests.lib.servers import Etcd, Server
 
 TOOLS = os.path.join(CACHE, "kube")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"

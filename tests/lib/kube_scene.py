@@ -6,10 +6,10 @@ import subprocess
 from typing import Any
 from urllib.parse import quote
 
-import field
-from candidates import Candidate, timing
-from kube_rig import MINIMAL, ClientGo
-from processes import LUNARCH, PATIENCE, moment
+from tests.lib import field
+from tests.lib.candidates import Candidate, timing
+from tests.lib.kube_rig import MINIMAL, ClientGo
+from tests.lib.processes import LUNARCH, PATIENCE, moment
 
 # An operation has four seconds, so that a slow machine is no trouble that is logged.
 STURDY = timing("20s", renew="16s", retry="500ms")

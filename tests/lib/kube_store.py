@@ -5,8 +5,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from kube_rig import LEASES
-from stores import Store
+from tests.lib.kube_rig import LEASES
+from tests.lib.stores import Store
 
 OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"
 PUBLIC = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")

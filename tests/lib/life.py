@@ -12,9 +12,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from candidates import Candidate, timing
-from processes import LUNARCH, PATIENCE, alive, children, runs_lock_file, scratch, wait_for
-from tap import ok
+from tests.lib.candidates import Candidate, timing
+from tests.lib.processes import LUNARCH, PATIENCE, alive, children, runs_lock_file, scratch, wait_for
+from tests.lib.tap import ok
 
 # A worker that is held up for a second still runs its on_stopped in time.
 CALM = timing("12s", renew="8s", retry="400ms", stop_grace="2s", kill="750ms", drift="750ms")

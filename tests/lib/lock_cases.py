@@ -8,9 +8,9 @@ import time
 import uuid
 from typing import Any
 
-from lock_driver import NOMINATION, WITHIN, Driver, race, record, tried
-from processes import wait_for
-from tap import note, ok, same
+from tests.lib.lock_driver import NOMINATION, WITHIN, Driver, race, record, tried
+from tests.lib.processes import wait_for
+from tests.lib.tap import note, ok, same
 
 NAUGHTY = "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\u0301\x01\n\t;--"
 DEFINITE = ("failed", "refused", "invalid", "conflict")

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from processes import LUNARCH, PATIENCE, wait_for
+from tests.lib.processes import LUNARCH, PATIENCE, wait_for
 
 PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders

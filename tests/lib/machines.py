@@ -10,10 +10,10 @@ import sys
 import threading
 from typing import Any
 
-from field import build
-from processes import scratch
-from servers import SmallDisk, _mark
-from tap import note
+from tests.lib.field import build
+from tests.lib.processes import scratch
+from tests.lib.servers import SmallDisk, _mark
+from tests.lib.tap import note
 
 VARIABLE = "LUNARCH_TEST_MACHINES"
 

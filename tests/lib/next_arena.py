@@ -8,11 +8,11 @@ import time
 import uuid
 from typing import Any
 
-from arena import Arena, whole
-from candidates import WATCHED, timing
-from field import FAULTS
-from processes import PATIENCE, moment, wait_for
-from tap import at_once, done, failures, note, ok, same
+from tests.lib.arena import Arena, whole
+from tests.lib.candidates import WATCHED, timing
+from tests.lib.field import FAULTS
+from tests.lib.processes import PATIENCE, moment, wait_for
+from tests.lib.tap import at_once, done, failures, note, ok, same
 
 FULL = bool(os.environ.get("FULL"))
 RUNS = 5 if FULL else 1

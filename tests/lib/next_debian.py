@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from processes import ROOT
+from tests.lib.processes import ROOT
 
 
 def next_debian(*packages: str) -> str:

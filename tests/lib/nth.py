@@ -19,12 +19,12 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import stores
-from candidates import Candidate, timing
-from field import Field, compiled
-from kubeapi import Api
-from processes import LUNARCH, ROOT, children, marked, scratch, wait_for
-from tap import note, ok
+from tests.lib import stores
+from tests.lib.candidates import Candidate, timing
+from tests.lib.field import Field, compiled
+from tests.lib.kubeapi import Api
+from tests.lib.processes import LUNARCH, ROOT, children, marked, scratch, wait_for
+from tests.lib.tap import note, ok
 
 HOME = os.path.join(ROOT, "tests", "failures")
 ROLES = ["other", "elector", "guard", "worker", "launched", "driver", "spawned"]

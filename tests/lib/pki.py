@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from field import build
+from tests.lib.field import build
 
 
 def openssl(*args: Any, env: Mapping[str, str] | None = None) -> None:

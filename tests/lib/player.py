@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import Any
 
-from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, children, wait_for
 
 SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
 LIMIT = 2 * PATIENCE  # seconds to wait for anything

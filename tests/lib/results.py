@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Reads what job.sh has left in a directory, of the entries on standard input: prints what did not hold, what was
 skipped and what did not end well, each with its entry, and then the counts. Fails unless every sentence of every entry
 holds."""

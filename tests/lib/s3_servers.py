@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-import sigv4
-from processes import PATIENCE
-from servers import Server, free_port
+from tests.lib import sigv4
+from tests.lib.processes import PATIENCE
+from tests.lib.servers import Server, free_port
 
 KEY, SECRET, REGION, BUCKET = "AKIALUNARCHTESTS", "s3cr3t/of+the/tests", "us-east-1", "lunarch"
 

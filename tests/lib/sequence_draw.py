@@ -8,7 +8,7 @@ The line: "2 file ab | 40 reload 1 ba | 10 kill 1 worker": two electors whose lo
 import random
 from dataclasses import dataclass, field, replace
 
-from sequence_script import BROKEN, ELECTIONS, HOOKS, KEYS, SLOW, TASKS
+from tests.lib.sequence_script import BROKEN, ELECTIONS, HOOKS, KEYS, SLOW, TASKS
 
 STORES = ("file", "etcd")
 # How often each operation is drawn, beside the others.

@@ -8,9 +8,9 @@ import os
 import subprocess
 from typing import Any
 
-from processes import new_directory
-from proxy import Proxy
-from stores import Etcd, File
+from tests.lib.processes import new_directory
+from tests.lib.proxy import Proxy
+from tests.lib.stores import Etcd, File
 
 
 class Unfit(Exception):

@@ -16,12 +16,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import sequence_judge
-from candidates import Candidate
-from processes import alive, children, marked, new_directory, runs_lock_file, wait_for
-from sequence_draw import Op, Sequence
-from sequence_places import EtcdPlace, FilePlace, Unfit, emptied, holder
-from sequence_script import LEASE_S, OPTIONS, SHUTDOWN_GRACE_S, Script
+from tests.lib import sequence_judge
+from tests.lib.candidates import Candidate
+from tests.lib.processes import alive, children, marked, new_directory, runs_lock_file, wait_for
+from tests.lib.sequence_draw import Op, Sequence
+from tests.lib.sequence_places import EtcdPlace, FilePlace, Unfit, emptied, holder
+from tests.lib.sequence_script import LEASE_S, OPTIONS, SHUTDOWN_GRACE_S, Script
 
 GOOD = "ab"
 START_S = 5  # --start-timeout, where the program has that option

@@ -23,9 +23,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from processes import PATIENCE, ROOT, alive, new_directory, stands_still, wait_for
-from proxy import Proxy, Way
-from tap import note
+from tests.lib.processes import PATIENCE, ROOT, alive, new_directory, stands_still, wait_for
+from tests.lib.proxy import Proxy, Way
+from tests.lib.tap import note
 
 START = 3 * PATIENCE  # a JVM, or an API server, on a machine that has much else to start
 

@@ -10,12 +10,12 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-import machines
-from candidates import Candidate, stop_everyone, timing
-from processes import scratch, wait_for
-from proxy import Proxy
-from servers import _mark
-from tap import at_once, done, ok
+from tests.lib import machines
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import _mark
+from tests.lib.tap import at_once, done, ok
 
 GOOD, OLD, NEXT, SILENT, *DEAD = (f"10.98.0.{n}" for n in range(1, 7))
 NAMES = {"dropped": [DEAD[0], GOOD], "most": [SILENT, *DEAD, GOOD], "moves": [OLD]}

@@ -15,10 +15,10 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
-import s3_servers
-import servers
-from processes import PATIENCE, ROOT, scratch, wait_for
-from proxy import Proxy
+from tests.lib import s3_servers
+from tests.lib import servers
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.proxy import Proxy
 
 
 class Store:

@@ -5,9 +5,9 @@ import shlex
 import subprocess
 from typing import Any
 
-from candidates import Candidate
-from processes import PATIENCE, children, wait_for
-from servers import Server
+from tests.lib.candidates import Candidate
+from tests.lib.processes import PATIENCE, children, wait_for
+from tests.lib.servers import Server
 
 # All that the machine has, beside a test's own units. The system's are hidden: what they do at a start (clean /tmp, for
 # one) would be done to this machine's files.

@@ -9,11 +9,11 @@ import shutil
 import subprocess
 from typing import Any
 
-from hostile import CLEAN
-from pki import Pki
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import note, ok, same
-from tls_endpoint import self_signed
+from tests.lib.hostile import CLEAN
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import note, ok, same
+from tests.lib.tls_endpoint import self_signed
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

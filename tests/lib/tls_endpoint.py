@@ -10,7 +10,7 @@ import struct
 import subprocess
 import threading
 
-from pki import Pki, openssl
+from tests.lib.pki import Pki, openssl
 
 CLIENT_SSL = 0x800
 ABLE = 0x81BFF7FF  # all else that a MariaDB can

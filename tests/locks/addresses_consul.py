@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """As tests/cluster/faults/addresses.py, on Consul."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import store_addresses
-from stores import Consul
+from tests.lib import store_addresses
+from tests.lib.stores import Consul
 
 store_addresses.run(lambda place: [lambda: store_addresses.by_name(place, Consul)])

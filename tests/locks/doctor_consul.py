@@ -1,13 +1,10 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch doctor --full calls the Consul lock fit."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from full_doctor import doctor, passes
-from stores import Consul
-from tap import done, same
+from tests.lib.full_doctor import doctor, passes
+from tests.lib.stores import Consul
+from tests.lib.tap import done, same
 
 store = Consul()
 passes(doctor("--lock", store.url("d")), "Consul")

@@ -1,13 +1,10 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch doctor --full calls the S3 lock fit, on SeaweedFS."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from full_doctor import doctor, passes
-from stores import S3
-from tap import done
+from tests.lib.full_doctor import doctor, passes
+from tests.lib.stores import S3
+from tests.lib.tap import done
 
 store = S3()
 # A text without a write's name is refused, and there are no notices.

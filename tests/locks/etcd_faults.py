@@ -1,20 +1,18 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What can go wrong with a call of gRPC: what is said of a write is definite only where the server surely did not act
 upon it, and the lock goes on. A scripted server passes calls on to a real etcd, and does to one what a case says."""
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import servers
-from h2 import CONTINUATION, DATA, END_STREAM, HEADERS, Connection, H2Client, H2Server, block, frame, prefixed
-from lock_cases import FOR
-from lock_driver import NOMINATION, Driver, record
-from processes import wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib import servers
+from tests.lib.h2 import CONTINUATION, DATA, END_STREAM, HEADERS, Connection, H2Client, H2Server, block, frame, prefixed
+from tests.lib.lock_cases import FOR
+from tests.lib.lock_driver import NOMINATION, Driver, record
+from tests.lib.processes import wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 REFUSED_STREAM, INTERNAL_ERROR, ENHANCE_YOUR_CALM = 7, 2, 11
 UNKNOWN, DEFINITE = ("unknown",), ("failed",)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Answers that would become a hundred times their size when they are parsed: from an API server, its watch, an etcd.
 The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
 scripts: healthy ones send no such thing."""
@@ -8,16 +8,14 @@ import os
 import re
 import signal
 import struct
-import sys
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, timing
-from h2 import DATA, Connection, H2Server, frame
-from kubeapi import Api
-from processes import scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, timing
+from tests.lib.h2 import DATA, Connection, H2Server, frame
+from tests.lib.kubeapi import Api
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 MB = 1024 * 1024
 TIMES = timing("15s", renew="10s", retry="1s")

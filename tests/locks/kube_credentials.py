@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Credentials of the Kubernetes lock, over TLS, against an API server that is a script and looks at who asks: tokens
 that are rotated, plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run
 side by side, each with a server of its own. Arguments: names of cases.
@@ -18,12 +18,11 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from kubeapi import Api, status
-from pki import Pki
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.kubeapi import Api, status
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 # Nothing here is about a term's end: it survives a machine that is late by a minute.
 LONG = timing("200s", renew="120s", retry="500ms")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or
 may not have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of
 such answers (a real one's: tests/cluster/kubernetes); it also checks that no PUT comes without uid and version.
@@ -6,19 +6,16 @@ such answers (a real one's: tests/cluster/kubernetes); it also checks that no PU
 The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md."""
 
 import json
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from kubeapi import Api, status
-from lock_cases import FOR
-from lock_driver import NOMINATION, Driver, record
-from processes import PATIENCE, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.kubeapi import Api, status
+from tests.lib.lock_cases import FOR
+from tests.lib.lock_driver import NOMINATION, Driver, record
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 api = Api(silent=True)
 home = scratch()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Terms on a Lease whose API server is a script: it loses, delays, refuses and changes what it is asked at the very
 moment that matters, and sees every request. The numbers T.. are those of tests/cluster/kubernetes/README.md. Scenarios
 run side by side, each with a server of its own. Arguments: names of scenarios."""
@@ -16,12 +16,11 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, timing
-from field import build
-from kubeapi import Api, status
-from processes import PATIENCE, alive, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.candidates import Candidate, timing
+from tests.lib.field import build
+from tests.lib.kubeapi import Api, status
+from tests.lib.processes import PATIENCE, alive, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 # A term survives a machine that is late by many seconds; an operation without an answer is given up after 3.
 CALM = timing("40s", renew="12s", retry="500ms")

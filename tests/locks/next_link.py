@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Candidates that agree who comes next, on a real etcd: the sentences of tests/unit/election/test_next_link.c, which
 has them for a file."""
 
@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 
+from tests.lib.stores import Etcd
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path.insert(0, os.path.join(HERE, "..", "lib"))
-from stores import Etcd
 
 store = Etcd()
 build = os.path.abspath(os.path.join(ROOT, os.environ.get("BUILD", "build")))

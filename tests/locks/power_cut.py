@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The file lock and a power cut. A real candidate leads, renews, begins another term, resigns, leads again and leaves,
 while strace(1) writes down what it asks of the file system. The log is then cut after every step, and everything that a
 disk may show after a cut there is laid out as a directory: what was written but not synced may be there, half there or
@@ -12,15 +12,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.candidates import FAST, STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, children, wait_for
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 CALLS = [
     "openat",

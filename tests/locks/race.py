@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Many processes of several users want one lock, again and again: each round has one winner, tokens only grow, and
 every winner holds alone. Real `lunarch exec`, all starting at the same time; as root they belong to four users of one
 group."""
@@ -7,14 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, piped
-from tap import done, note, ok, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, piped
+from tests.lib.tap import done, note, ok, same
 
 ROUNDS, EACH, GROUP = 6, 3, 54321
 USERS: list[int | None] = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Directories that are not this machine's alone: a real FUSE file system (bindfs), mounted twice as two machines would
 have it, in mount namespaces where something else, or nothing, is mounted for one candidate. Plain file locks are
 refused there; with ?shared=link one leads; with ?must_exist= nobody leads in what is there instead."""
@@ -11,13 +11,12 @@ import sys
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import lock_cases
-import stores
-from candidates import Candidate, stop_everyone
-from lock_driver import Driver, record
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
-from tap import at_once, done, note, ok, same, skip
+from tests.lib import lock_cases
+from tests.lib import stores
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.lock_driver import Driver, record
+from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 INSIDE = "LUNARCH_TEST_MOUNTS"
 if os.geteuid() == 0 and INSIDE not in os.environ:  # no mount of this test's is left to anybody

@@ -1,14 +1,13 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A lock file of a user's own passes the conformance suite: Box, by its own scheme and by a lua: URL."""
 
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import lock_cases
-from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from stores import Box
-from tap import done
+from tests.lib import lock_cases
+from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
+from tests.lib.stores import Box
+from tests.lib.tap import done
 
 only = [getattr(lock_cases, n) for n in sys.argv[1:]]
 store = Box()

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The Consul lock passes the conformance suite on Consul itself (make test-stores builds it), and its own cases."""
 
 import base64
@@ -13,17 +13,16 @@ import uuid
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import lock_cases
-from candidates import Candidate
-from driver_player import Driver as Player
-from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from lock_driver import WITHIN, Driver, record, tried
-from pki import Pki
-from processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
-from servers import Consul as Server, free_port
-from stores import Consul, ConsulWithRights, FullConsul
-from tap import at_once, done, ok, same, skip
+from tests.lib import lock_cases
+from tests.lib.candidates import Candidate
+from tests.lib.driver_player import Driver as Player
+from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
+from tests.lib.lock_driver import WITHIN, Driver, record, tried
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
+from tests.lib.servers import Consul as Server, free_port
+from tests.lib.stores import Consul, ConsulWithRights, FullConsul
+from tests.lib.tap import at_once, done, ok, same, skip
 
 SHORT = 3000  # ms; for operations that are to fail soon
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The process of a lock file: what it makes of one that is wrong, answers nonsense, blocks, crashes or takes too much.
 
 Not what a lock does (lock_cases.py). First the process alone, to which the test is the elector; then with one."""
@@ -11,13 +11,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from driver_player import ADVICE, BEGINS, DURABLE, OWN, RECORD_MAX, USAGE, Driver
-from lock_driver import Driver as Lock, record, tried
-from candidates import Candidate, timing
-from processes import LUNARCH, PATIENCE, alive, children, parent, wait_for
-from stores import Box, lock_files
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.driver_player import ADVICE, BEGINS, DURABLE, OWN, RECORD_MAX, USAGE, Driver
+from tests.lib.lock_driver import Driver as Lock, record, tried
+from tests.lib.candidates import Candidate, timing
+from tests.lib.processes import LUNARCH, PATIENCE, alive, children, parent, wait_for
+from tests.lib.stores import Box, lock_files
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 OPEN = "open = function(place) return place end,"
 READ = "read = function() return 'absent' end,"

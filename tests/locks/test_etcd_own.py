@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream
 of notices for many locks; and what is not etcd at all."""
 
@@ -17,16 +17,15 @@ import urllib.request
 import uuid
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import lock_cases
-import servers
-from candidates import FAST, Candidate, stop_everyone
-from lock_cases import SHORT, run
-from lock_driver import NOMINATION, Driver, record, tried
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
-from proxy import Proxy
-from stores import Etcd, FullEtcd, b64
-from tap import at_once, done, note, ok, same, skip
+from tests.lib import lock_cases
+from tests.lib import servers
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.lock_cases import SHORT, run
+from tests.lib.lock_driver import NOMINATION, Driver, record, tried
+from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.stores import Etcd, FullEtcd, b64
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 SECRET = "ge/he:im @1"
 where = scratch()

@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The file lock passes the conformance suite, by rename and by link (its own faults are in
 tests/unit/locks/file/test_lock_file.c)."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, run
-from stores import File, SharedFile
-from tap import done
+from tests.lib.lock_cases import BASIC, run
+from tests.lib.stores import File, SharedFile
+from tests.lib.tap import done
 
 for store in File(), SharedFile():
     run(store, BASIC)

@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The MariaDB lock on a Galera of two nodes and an arbitrator: racers on both nodes, a node that lost its majority, a
 write that was under way then."""
 
-import os
 import sys
 import threading
 import uuid
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, Two, run
-from lock_driver import Driver, record, tried
-from processes import wait_for
-from stores import Galera
-from tap import done, note, ok, same
+from tests.lib.lock_cases import BASIC, Two, run
+from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.processes import wait_for
+from tests.lib.stores import Galera
+from tests.lib.tap import done, note, ok, same
 
 ROUNDS, RACERS = 25, 4  # of each node
 TERM: dict[str, Any] = {"token": 7, "leaseDurationMs": 1, "leaseDurationSeconds": 1}

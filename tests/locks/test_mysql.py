@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The lock in MariaDB passes the conformance suite against Debian's server, and its own cases. MYSQLD=PROGRAM: against
 that MySQL."""
 
@@ -8,14 +8,13 @@ import sys
 import threading
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, NETWORK, SERVER, full, missed_notices, read_only, run
-from lock_driver import Driver, record, tried
-from pki import Pki
-from processes import LUNARCH, children, runs_lock_file, scratch, wait_for
-from servers import lock_table, mysql_server
-from stores import FullMariaDB, MariaDB as Store
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, missed_notices, read_only, run
+from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, children, runs_lock_file, scratch, wait_for
+from tests.lib.servers import lock_table, mysql_server
+from tests.lib.stores import FullMariaDB, MariaDB as Store
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 
 def term(holder: str = "a", lease_ms: int = 1000) -> Any:

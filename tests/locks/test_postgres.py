@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
 
 import os
@@ -12,15 +12,14 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import build
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from lock_driver import NOMINATION, Driver, WITHIN, record, tried
-from pki import Pki
-from processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
-from servers import Bouncer, Postgres, Redis, Server, free_port
-from stores import FullPostgres, FullPostgresLog, Postgres as Store
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.field import build
+from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from tests.lib.lock_driver import NOMINATION, Driver, WITHIN, record, tried
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
+from tests.lib.servers import Bouncer, Postgres, Redis, Server, free_port
+from tests.lib.stores import FullPostgres, FullPostgresLog, Postgres as Store
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 SHORT = 4000  # ms; for operations that are to fail soon
 

@@ -1,22 +1,19 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What calls itself a PostgreSQL server, and is hostile, before log-in or after it: the program neither ends nor
 freezes nor fills its memory, and believes nothing that does not answer its question."""
 
 import base64
-import os
 import signal
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate
-from lock_driver import Driver, record
-from processes import LUNARCH
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate
+from tests.lib.lock_driver import Driver, record
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import done, note, ok, same
 
 WITHIN = 4000  # ms
 MOST_MB = (

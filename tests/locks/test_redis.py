@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The Redis lock passes the conformance suite against Debian's redis-server, and its own cases."""
 
 import http.server
@@ -14,16 +14,15 @@ import time
 from typing import Any
 from urllib.parse import unquote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import build
-from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from lock_driver import NOMINATION, Driver, record, tried
-from pki import Pki
-from processes import ROOT, wait_for
-from proxy import Proxy
-from servers import Redis, free_port
-from stores import FullRedis, Redis as Store
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.field import build
+from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
+from tests.lib.lock_driver import NOMINATION, Driver, record, tried
+from tests.lib.pki import Pki
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import Redis, free_port
+from tests.lib.stores import FullRedis, Redis as Store
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 SHORT = 3000  # ms; for operations that are to fail soon
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. What docs/locks.md says of
 rights and of replicated buckets is tried on moto. Its own cases, on an S3
 that goes wrong: test_s3_own.py."""
@@ -6,17 +6,15 @@ that goes wrong: test_s3_own.py."""
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import s3_servers
-from candidates import Candidate
-from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, missed_notices, run
-from processes import LUNARCH, PATIENCE, ROOT, scratch
-from servers import Server, ask
-from stores import FullS3, MotoS3, S3
-from tap import at_once, done, ok, same
+from tests.lib import s3_servers
+from tests.lib.candidates import Candidate
+from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, missed_notices, run
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
+from tests.lib.servers import Server, ask
+from tests.lib.stores import FullS3, MotoS3, S3
+from tests.lib.tap import at_once, done, ok, same
 
 UNNOTICED = [c for c in NETWORK if c is not missed_notices]  # there are no notices
 

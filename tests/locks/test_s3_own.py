@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The S3 lock's own cases, on an S3 that goes wrong in each way that matters: credentials of every source, signatures,
 answers that are lost, and look-alikes that ignore conditions. What all locks must do: test_s3.py, on real servers."""
 
@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -14,11 +13,10 @@ import uuid
 from datetime import datetime, timezone
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from driver_player import USAGE, Driver
-from fake_s3 import FakeS3, Web, error
-from processes import wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.driver_player import USAGE, Driver
+from tests.lib.fake_s3 import FakeS3, Web, error
+from tests.lib.processes import wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 XML = {"Content-Type": "application/xml"}
 KEYS = {"AWS_ACCESS_KEY_ID": "AKtest", "AWS_SECRET_ACCESS_KEY": "secret/+x"}

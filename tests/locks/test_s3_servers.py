@@ -1,18 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The servers that the S3 lock's tests run on do what they are there for: SeaweedFS refuses wrong signatures, keeps
 what it has answered through a SIGKILL, and SeaweedFS and moto honour each condition, also when 64 race."""
 
-import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import stores
-from s3_servers import BUCKET
-from tap import ok, run, same
+from tests.lib import stores
+from tests.lib.s3_servers import BUCKET
+from tests.lib.tap import ok, run, same
 
 
 def race(count: int, ask: Callable[[int], int]) -> Counter[int]:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
 
 import http.server
@@ -9,15 +9,14 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from lock_driver import WITHIN, Driver, record
-from pki import Pki
-from processes import wait_for
-from proxy import Proxy
-from servers import Redis, ZooKeeper, ask, free_port
-from stores import FullZooKeeper, Zk, ZooKeeper as Store
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from tests.lib.lock_driver import WITHIN, Driver, record
+from tests.lib.pki import Pki
+from tests.lib.processes import wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import Redis, ZooKeeper, ask, free_port
+from tests.lib.stores import FullZooKeeper, Zk, ZooKeeper as Store
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 SHORT = 4000  # ms; for operations that are to fail soon
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A network that somebody else controls: each client that speaks TLS, against each server that it must not trust. It
 refuses with an error that names the server and the reason, and says nothing that counts, in the clear or through TLS.
 
@@ -9,17 +9,15 @@ import os
 import re
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from hostile import CLEAN
-from next_debian import next_debian
-from pki import Pki
-from processes import LUNARCH, PATIENCE, scratch
-from tap import note, ok, run
-from tls_endpoint import Endpoint, not_yet_valid, self_signed
+from tests.lib.hostile import CLEAN
+from tests.lib.next_debian import next_debian
+from tests.lib.pki import Pki
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
+from tests.lib.tap import note, ok, run
+from tests.lib.tls_endpoint import Endpoint, not_yet_valid, self_signed
 
 TMP = scratch()
 SECRET = "s3cret" + os.urandom(6).hex()

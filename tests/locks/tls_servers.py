@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """TLS between a lock and real servers of etcd, PostgreSQL and MariaDB: a server that shows a certificate which must not
 be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is refused,
 by an error that names the server or the file, and no term begins.
@@ -9,14 +9,12 @@ API server."""
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import servers
-from tap import at_once, done, ok
-from tls_cases import OLD, OURS, RIGHT, TMP, Speaks, clients_certificates, refused, servers_certificates
+from tests.lib import servers
+from tests.lib.tap import at_once, done, ok
+from tests.lib.tls_cases import OLD, OURS, RIGHT, TMP, Speaks, clients_certificates, refused, servers_certificates
 
 
 class Etcd(Speaks):

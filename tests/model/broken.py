@@ -1,14 +1,12 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Proves that the model (lease.pml) can find a broken rule: breaks one at a time, and the search must find a run that
 breaks a property. Names that tests/sim/mutants.txt has too are the same rule. A word chooses mutants by name."""
 
-import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 
-import tap
-from spin import search
+from tests.lib import tap
+from tests.model.spin import search
 
 DRIFT = "NN=2 FAULTS=2 SKIPS=1 MAXT=3"
 LOSSY = "NN=2 FAULTS=2 MAXT=3"

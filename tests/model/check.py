@@ -1,14 +1,12 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Searches all states of the model (lease.pml) in each of some configurations: no property may break. Those of make
 test take seconds each; with --full (make model-full) larger ones, and their figures. A word chooses by name."""
 
-import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 
-import tap
-from spin import search
+from tests.lib import tap
+from tests.model.spin import search
 
 # Somebody leads at most so many ticks after the last fault: the lease and a poll.
 CALM = "CALM=8"

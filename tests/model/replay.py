@@ -1,20 +1,18 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Random runs of the model (lease.pml), replayed against lease.c by replay.c: both must decide the same, always. Then
 the same with one of them changed, which must be noticed. And the interesting states are reached."""
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
+from tests.lib import tap
+from tests.sim.mutants import broken, mutants
+from tests.model.spin import ROOT, trace
 
-import tap
-from mutants import broken, mutants
-from spin import ROOT, trace
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 SEEDS = range(1, 26)
 KINDS = {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A worker that is told to lead answers before any hook of the term runs. One that does not, since it is stopped or its
 script is busy, is said to be silent, and is killed when the time is up; one that is merely slow is not, and neither is
 one that has answered."""
@@ -6,13 +6,11 @@ one that has answered."""
 import atexit
 import os
 import signal
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from asked import Asked
-from candidates import STEADY, Candidate, stop_everyone
-from processes import scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.asked import Asked
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)

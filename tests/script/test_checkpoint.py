@@ -1,14 +1,11 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """term:save and term:load between the script and the elector: what is asked for, what is answered, and when."""
 
 import json
-import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import CLEANUP, END, REASONS, SAVE, STOPPED, Worker
-from tap import ok, run, same
+from tests.lib.player import CLEANUP, END, REASONS, SAVE, STOPPED, Worker
+from tests.lib.tap import ok, run, same
 
 NOT, GOOD, REFUSED = range(3)
 

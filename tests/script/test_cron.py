@@ -1,18 +1,16 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """term:cron: what is marked in the checkpoint and when, what is caught up, what is refused; then real failovers."""
 
 import json
 import os
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import WATCHED, Candidate, stop_everyone
-from player import END, SAVE, STOPPED, Worker
-from processes import scratch, wait_for
-from tap import ok, run, same
+from tests.lib.candidates import WATCHED, Candidate, stop_everyone
+from tests.lib.player import END, SAVE, STOPPED, Worker
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import ok, run, same
 
 MINUTE = 60
 

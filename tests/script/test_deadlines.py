@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """How long a worker is waited for: until it has loaded the script and started, until it quits, and in a drain. One that
 is late is killed, and the log says so; one that is merely slow is not."""
 
 import os
 import signal
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, stop_everyone
-from life import Life
-from processes import alive, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import FAST, stop_everyone
+from tests.lib.life import Life
+from tests.lib.processes import alive, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 ONE = "return { election 'a' }"
 

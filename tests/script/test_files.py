@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.files where it counts: writers killed in the middle, frozen in the middle, and out of space; what is read is
 always whole, and never an older leader's text after a newer one's."""
 
@@ -6,14 +6,12 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import scratch
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import scratch
+from tests.lib.tap import at_once, done, ok, same
 
 room = scratch()
 BLOCK = "0123456789abcdef" * 4096

@@ -1,13 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.hash by published vectors: FIPS 180-4 and RFC 1321, 4231, 4648; and what is refused."""
 
 import os
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, PATIENCE, scratch
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
+from tests.lib.tap import done, note, ok, same
 
 LONG = "12345678901234567890123456789012345678901234567890123456789012345678901234567890"
 BLOCKS = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"

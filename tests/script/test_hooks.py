@@ -1,15 +1,26 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """The hooks: when each runs, what it is given, and what its return or its error leads to."""
 
 import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import ANSWER, CLEANUP, DRAINED, END, EXIT, GO, LEADS, NEXT_STOPPED, QUIT, REASONS, STARTED, STOPPED
-from player import WORKS, Worker
-from processes import scratch, wait_for
-from tap import ok, run, same
+from tests.lib.player import (
+    ANSWER,
+    CLEANUP,
+    DRAINED,
+    END,
+    EXIT,
+    GO,
+    LEADS,
+    NEXT_STOPPED,
+    QUIT,
+    REASONS,
+    STARTED,
+    STOPPED,
+)
+from tests.lib.player import WORKS, Worker
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import ok, run, same
 
 OBSERVE = """
 return {

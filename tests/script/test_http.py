@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """http in scripts: a server of our own that behaves and misbehaves (TCP, TLS with client certificates, a unix socket,
 as a proxy); tests/script/scripts/http_client.lua asks it, three times. Then what the end of a term does to a
 request."""
@@ -11,17 +11,15 @@ import socket
 import socketserver
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import EXIT, SCRIPTS, STOPPED, Worker
-from processes import LUNARCH
-from tap import ok, run
+from tests.lib.player import EXIT, SCRIPTS, STOPPED, Worker
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import ok, run
 
 counts = {"n": 0, "later": 0, "open": 0, "tunnels": 0}
 lock = threading.Lock()

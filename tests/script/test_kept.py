@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The process that runs the script dies after the files have changed: the one that follows runs what the first has read
 (the script, its modules, crontabs), and a reload takes the files of now. Two isolated elections run the same, too."""
 
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, children, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, children, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 
 class Place:

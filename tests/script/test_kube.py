@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.kube against answers that a healthy API server does not give: refusals for a while, pages that run out,
 watches that break in every way. The server here is a script of such answers; what a real one answers is
 tests/cluster/kubernetes/example.py's."""
@@ -6,17 +6,15 @@ tests/cluster/kubernetes/example.py's."""
 import json
 import os
 import signal
-import sys
 import threading
 import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, ROOT, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 PODS = "/api/v1/namespaces/n/pods"
 

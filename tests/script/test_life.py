@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A script's workers: one that dies is replaced by the same script, whatever its file says by then; hooks belong to
 their own election's lock; and after each disturbance the candidate leads again. How long a worker is waited for is in
 test_deadlines.py, what a reload does as a whole in cli/reload_whole.py."""
@@ -6,14 +6,12 @@ test_deadlines.py, what a reload does as a whole in cli/reload_whole.py."""
 import fcntl
 import os
 import signal
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import stop_everyone
-from life import Life
-from processes import alive, state_of, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import stop_everyone
+from tests.lib.life import Life
+from tests.lib.processes import alive, state_of, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 ONE = "return { election 'a' }"
 TWO_NAMES = "return { election 'a', election 'b' }"

@@ -1,12 +1,9 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """Loading: what a script may return, and what is wrong with one, in words that name file, line, key and value."""
 
-import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import (
+from tests.lib.player import (
     ADDRESS_FUNCTION,
     ISOLATE,
     LOAD_FAILED,
@@ -24,7 +21,7 @@ from player import (
     UNSET_PRIORITY,
     Worker,
 )
-from tap import ok, run, same
+from tests.lib.tap import ok, run, same
 
 
 def load(text: str | None = None, *args: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A worker that leads sends its elector a message that makes no sense, of one kind after the other. It is killed, the
 log says which message was wrong, and its term ends as with any dead worker: the next worker runs on_stopped, and the
 lease is released.
@@ -9,14 +9,12 @@ import ctypes
 import os
 import socket
 import struct
-import sys
 from collections.abc import Callable
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate
-from player import END, FIELDS, LEAD, LOADED, SAVE, STARTED, STOPPED, TYPES, pack
-from processes import alive, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import STEADY, Candidate
+from tests.lib.player import END, FIELDS, LEAD, LOADED, SAVE, STARTED, STOPPED, TYPES, pack
+from tests.lib.processes import alive, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 PIDFD_GETFD = 438  # pidfd_getfd(2), which Python does not have
 WIRE_MAX = 128 * 1024  # runtime/process/wire.h

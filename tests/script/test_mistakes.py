@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Scripts that make mistakes, HTTP servers that send nonsense, children that print without end, in a real election:
 each is told, with file and line and what was expected; all the while the lease is renewed, and the checkpoint is
 whole."""
@@ -9,16 +9,14 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import LUNARCH, piped, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, piped, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 TMP = scratch()
 # Two gigabytes that nobody has: a machine's memory must not decide what is tested.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.mysql with a real MariaDB: values are never SQL and come back with their types, transactions are whole or
 not at all, every wait ends in time and blocks nobody else, a connection with an answer under way is not used again, TLS
 checks who the server is, and an error says what happened and whether anything was sent."""
@@ -6,17 +6,15 @@ checks who the server is, and an error says what happened and whether anything w
 import json
 import os
 import re
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from pki import Pki
-from player import SCRIPTS
-from processes import PATIENCE, scratch, wait_for
-from proxy import Proxy
-from servers import MariaDB, free_port
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.pki import Pki
+from tests.lib.player import SCRIPTS
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import MariaDB, free_port
+from tests.lib.tap import done, note, ok, same
 
 where = scratch()
 os.makedirs(os.path.join(where, "other"))

@@ -1,16 +1,14 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """on_next and on_next_over with real candidates on a lock: the children of on_next are gone when it is over, and when
 the term is over that it went into; what its worker's death and a reload do to it."""
 
 import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from processes import alive, children, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import alive, children, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 # Time for on_next_over on a machine that does much besides.
 TIMES = timing("18s", renew="8s", retry="400ms", stop_grace="8s", kill="500ms", drift="500ms")

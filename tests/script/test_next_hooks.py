@@ -1,15 +1,24 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """on_next and on_next_over in a worker whose elector is the test: what they may do, when they end, and how a term takes
 what on_next started."""
 
 import os
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import DRAINED, END, LEADS, NEXT_DONE, NEXT_FAILED, NEXT_STOPPED, NEXT_TAKEN, REASONS, STOPPED, Worker
-from tap import ok, run, same
+from tests.lib.player import (
+    DRAINED,
+    END,
+    LEADS,
+    NEXT_DONE,
+    NEXT_FAILED,
+    NEXT_STOPPED,
+    NEXT_TAKEN,
+    REASONS,
+    STOPPED,
+    Worker,
+)
+from tests.lib.tap import ok, run, same
 
 HOOKS = """
 return {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.notify against what it talks to: a web server, a mail server behind the real msmtp, a system log's socket."""
 
 import email
@@ -8,16 +8,14 @@ import json
 import os
 import shutil
 import socket
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from postbox import Mailbox
-from processes import scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.postbox import Mailbox
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 room = scratch()
 posts, entries = [], []

@@ -1,14 +1,12 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """Runs tests/script/scripts/*.lua inside a worker, each three times: plainly, and with the collector at work all the
 time."""
 
 import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import END, EXIT, SCRIPTS, Worker
-from tap import ok, run
+from tests.lib.player import END, EXIT, SCRIPTS, Worker
+from tests.lib.tap import ok, run
 
 OTHERS = ("tap.lua", "waits_while_loading.lua", "http_client.lua", "mysql_client.lua")  # other tests run these
 

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """http's aws_sigv4 before a server that checks each signature as Amazon's documents say (tests/lib/sigv4.py): odd paths
 and queries, bodies, headers, a session token, a port; and what is refused without a secret in the error."""
 
 import os
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import sigv4
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, scratch
-from tap import done, note, ok, same
+from tests.lib import sigv4
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, scratch
+from tests.lib.tap import done, note, ok, same
 
 SECRET, TOKEN = "s3cr3t/+k3y", "FQoG/Z+x=="
 seen: list[tuple[str, dict[str, str]]] = []

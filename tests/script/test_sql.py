@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.sql with a real PostgreSQL: values are never SQL, rows are values, an older leader's write is refused, also
 when it is already under way, and what cannot be done is said. (examples/postgres.lua, by a lock in the same database:
 tests/examples/postgres.py.)"""
 
 import json
 import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import PATIENCE, scratch
-from servers import Bouncer, Postgres, free_port
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, scratch
+from tests.lib.servers import Bouncer, Postgres, free_port
+from tests.lib.tap import done, note, ok, same
 
 MODULE = r"""
 local sql = require "lunarch.sql"

@@ -1,16 +1,14 @@
-#!/usr/bin/python3
+#!/usr/bin/env -S PYTHONPATH=. /usr/bin/python3
 """Stopping: whatever the script does, it ends or can be ended; what is orderly, and how fast, is told in comments."""
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import END, STOPPED, Worker
-from tap import ok, run, same
+from tests.lib.player import END, STOPPED, Worker
+from tests.lib.tap import ok, run, same
 
 PRELUDE = """
 local function leave(what) return setmetatable({}, { __close = function() print("closed", what) end }) end

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Proves that the tests of what safety rests upon can fail: breaks one rule at a time, and a test must notice: the
 simulator (sim) or a unit test. All mutants of a source are in one object: each is a copy of its function, which the
 function calls in its place when the program starts with the mutant's number. So all of them are built at once, beside
@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from tests.lib import source_text
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "tests", "lib"))
-
-import source_text  # noqa: E402
 
 BUILD = os.environ.get("BUILD", "build")
 SOURCES = os.path.join(ROOT, BUILD, "mutants", "src")

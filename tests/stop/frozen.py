@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector
 must do its work before the lease is over; and elector, guard and worker together, beside which what they started goes
 on."""
@@ -12,10 +12,9 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import alive, moment, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import alive, moment, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 TRIES = 5  # a machine that is busy may be late once; one that was told a wrong time is late always

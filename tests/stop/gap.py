@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """An elector that leads is stopped (SIGSTOP) for longer than its lease, and continued: its guard has done its work
 meanwhile. The log says what happened, and nothing that did not; and nobody leads before there is a worker again."""
 
 import os
 import signal
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 
 def has_exited(pid: int) -> bool:

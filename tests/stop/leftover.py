@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A command or a worker ends by itself, and what it left behind does not die for longer than a renewal: the term is not
 called expired meanwhile, and the lease is held until the last process is gone. A process that only looks dead is
 found, and killed.
@@ -10,14 +10,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from field import compiled
-from processes import LUNARCH, alive, scratch, state_of, wait_for
-from tap import done, ok, same, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.field import compiled
+from tests.lib.processes import LUNARCH, alive, scratch, state_of, wait_for
+from tests.lib.tap import done, ok, same, skip
 
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_O_TRACEEXIT = 7, 17, 0x4206, 0x40
 libc = ctypes.CDLL(None, use_errno=True)

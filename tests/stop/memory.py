@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector
 is stopped, so that the guard alone is left to kill the tree when the lease ends."""
 
@@ -7,11 +7,10 @@ import signal
 import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import Candidate, stop_everyone
-from cgroups import Cgroup
-from processes import alive, scratch, wait_for
-from tap import done, note, ok, skip
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.cgroups import Cgroup
+from tests.lib.processes import alive, scratch, wait_for
+from tests.lib.tap import done, note, ok, skip
 
 LIMIT = 96 << 20
 HOG = """

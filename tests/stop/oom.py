@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The kernel's OOM killer takes the elector, the guard, or the worker of a leader whose script has eaten all memory of
 its cgroup: nothing of the term lives when the next one leads.
 
@@ -6,13 +6,11 @@ What happens where the kernel kills nobody is memory.py's."""
 
 import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import WATCHED, Candidate, stop_everyone
-from processes import alive, can_act, scratch, wait_for
-from tap import at_once, done, ok, skip
+from tests.lib.candidates import WATCHED, Candidate, stop_everyone
+from tests.lib.processes import alive, can_act, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, skip
 
 LIMIT = 48 << 20
 EATS = """

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody
 reads."""
 
@@ -7,13 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
-from tap import done, ok, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
+from tests.lib.tap import done, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 directory = scratch()

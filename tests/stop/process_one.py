@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """An elector that may have children of other people: as process 1 of a container, or started by a shell that had some.
 Its guard is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
 
@@ -6,13 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, children, marked, parent, scratch, wait_for
-from tap import at_once, done, note, ok, same, skip
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, alive, children, marked, parent, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 APART = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]

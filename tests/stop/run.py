@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its
 processes are killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must
 have run once."""
@@ -12,10 +12,9 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, WATCHED, Candidate, stop_everyone, timing
-from processes import alive, children, marked, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from tests.lib.candidates import FAST, WATCHED, Candidate, stop_everyone, timing
+from tests.lib.processes import alive, children, marked, scratch, wait_for
+from tests.lib.tap import at_once, done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT

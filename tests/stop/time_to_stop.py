@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """How much time a script has that is told to stop, with real processes: the shutdown grace while the lease is renewed,
 also if that is longer than the lease. And what on_stopping may do in it."""
 
 import os
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, scratch
-from tap import at_once, done, ok, same
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, scratch
+from tests.lib.tap import at_once, done, ok, same
 
 SLOW = """return {
   on_leading = function() print "leading" exec(%s) end,

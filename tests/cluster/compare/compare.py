@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make compare: the same failures done to Lunarch and to other electors. Who leads acts every 10 ms and writes when.
 All are on one machine, so one clock says whether two acted at once, and for how long.
 
@@ -23,12 +23,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "lib")]
-from cgroups import Cgroup
-from peers import PEERS, SERVERS, Peer, actor
-from processes import children, marked, new_directory
-from proxy import Proxy
+from tests.lib.cgroups import Cgroup
+from tests.cluster.compare.peers import PEERS, SERVERS, Peer, actor
+from tests.lib.processes import children, marked, new_directory
+from tests.lib.proxy import Proxy
 
 KINDS = ("obedient", "busy")
 PAUSE_S = 1.0  # who has not acted for so long has not acted in between: it was stopped

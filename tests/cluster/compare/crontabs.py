@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The same crontab on two machines, whose active one fails between two minutes: who misses a minute, and who runs it
 twice? Lunarch's cron, Debian's cron with flock(1) on both, supercronic with flock on both, supercronic alone and
 started again. Prints a table; no test: docs/cron.md tells of it. As root. supercronic: in the path, or SUPERCRONIC=FILE
@@ -12,13 +12,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from processes import LUNARCH, scratch
+from tests.lib.processes import LUNARCH, scratch
 
 JOBS, MINUTES, MINUTE = 5, 3, 60
 SUPERCRONIC = os.environ.get("SUPERCRONIC") or shutil.which("supercronic")

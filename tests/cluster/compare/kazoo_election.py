@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A leader of make compare that is kazoo's Election, which is its Lock with a function that runs while it is held.
 https://kazoo.readthedocs.io/en/latest/api/recipe/election.html: run(function). Its lock is lost with the session, so
 the program listens to the connection's state, and its work ends when that is SUSPENDED or LOST:

@@ -6,15 +6,14 @@ Not what is done to them: compare.py does that."""
 import os
 import shutil
 import subprocess
-import sys
 from typing import Any
 
+from tests.lib import servers
+from tests.lib import stores
+from tests.lib.kube_rig import LEASES, TOOLS, Cluster
+from tests.lib.processes import CACHE, LUNARCH
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "lib"))
-import servers
-import stores
-from kube_rig import LEASES, TOOLS, Cluster
-from processes import CACHE, LUNARCH
 
 GO = os.path.join(CACHE, "compare")
 KAZOO = os.path.join(HERE, "kazoo_election.py")

@@ -1,15 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make compare does not rot: two of its failures, on Lunarch and etcdctl lock. That etcdctl lock lets two act at once
 shows that the comparison can see it."""
 
-import os
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "lib")]
-from compare import Comparison, overlap
-from peers import PEERS
-from tap import done, note, ok, same
+from tests.cluster.compare.compare import Comparison, overlap
+from tests.cluster.compare.peers import PEERS
+from tests.lib.tap import done, note, ok, same
 
 same(overlap([[1.0, 1.5, 2.0], [2.5, 3.0]]), 0, "who acts after another has ended does not act beside it")
 same(overlap([[1.0, 1.5, 2.0, 2.5], [2.0, 2.5, 3.0]]), 0.5, "who begins before another has ended does")

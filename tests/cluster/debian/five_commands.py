@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The commands of README.md's section "Install", as they stand there, on two clean Debian 12 machines (debootstrap,
 systemd-nspawn) and an etcd that is there already; then a hand-over. Needs root, a mirror."""
 
@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from debian import bootstrap, build, needs, run
-from processes import ROOT, children, wait_for
-from tap import done, note, ok, same
+from tests.lib.debian import bootstrap, build, needs, run
+from tests.lib.processes import ROOT, children, wait_for
+from tests.lib.tap import done, note, ok, same
 
 # What systemd-nspawn wants: all cgroups in one tree, and no registration with a systemd outside.
 BOOT = (

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """make deb's packages in a Debian 12 of their own (debootstrap): made twice with the same bytes, installed, used,
 upgraded while a term runs, purged. Needs root, debootstrap, a mirror."""
 
@@ -8,14 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from debian import bootstrap, build, needs, run
-from processes import ROOT, wait_for
-from tap import done, note, ok, same
+from tests.lib.debian import bootstrap, build, needs, run
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.tap import done, note, ok, same
 
 LATER = "99.0"
 # Asks for a module that the program has not loaded yet, when it is told to.

@@ -1,12 +1,10 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """No two leaders with a lock in Lua, whatever happens to leader, standbys, record, connections and server."""
 
 import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from arena import contest
-from stores import Box
+from tests.lib.arena import contest
+from tests.lib.stores import Box
 
 store = Box()
 os.environ.update(store.env)

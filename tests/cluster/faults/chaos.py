@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Five electors, each on a machine of its own (machines.py), on a store of several servers, and storms of faults that
 overlap, drawn at random from a seed. No term acts beside the next; a receiver of tokens never accepts an older one
 after a newer; no checkpoint is lost or set back; when a storm is over somebody leads.
@@ -12,23 +12,21 @@ import argparse
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import chaos_timeline
-from chaos_faults import Fault, Unfit, catalog, draw
-from chaos_nodes import LEASE_S, START_S, Node
-from chaos_record import Acts, Receiver
-from chaos_stores import SITES
-from field import Field
-from machines import Network, Way, apart
-from processes import LUNARCH, PATIENCE, wait_for, waited
-from tap import at_once, done, note, ok, same, skip
+from tests.lib import chaos_timeline
+from tests.lib.chaos_faults import Fault, Unfit, catalog, draw
+from tests.lib.chaos_nodes import LEASE_S, START_S, Node
+from tests.lib.chaos_record import Acts, Receiver
+from tests.lib.chaos_stores import SITES
+from tests.lib.field import Field
+from tests.lib.machines import Network, Way, apart
+from tests.lib.processes import LUNARCH, PATIENCE, wait_for, waited
+from tests.lib.tap import at_once, done, note, ok, same, skip
 
 ELECTORS = 5
 STORM_S = 20.0

@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot
 save."""
 
 import json
 import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import WATCHED, Candidate, stop_everyone
-from field import freeze
-from processes import scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import WATCHED, Candidate, stop_everyone
+from tests.lib.field import freeze
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 SCRIPT = """
 return {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A primary dies, and an asynchronous copy that lacks the last checkpoints is promoted, on Redis and on PostgreSQL: a
 leader whose term goes on puts them back, so that the next one loads what was said to be saved. With copies that are
 waited for, nothing is said too early."""
@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
-from proxy import Proxy
-from servers import Postgres, Redis
-from tap import at_once, done, failures, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.processes import ROOT, scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import Postgres, Redis
+from tests.lib.tap import at_once, done, failures, ok, same
 
 # A busy machine promotes a copy of PostgreSQL in seconds, and the term that goes on has to outlast that.
 TIMES = {False: ["--lease-duration", "20s"], True: ["--lease-duration", "9s"]}

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The wall clock is set back an hour, and forward a day, while somebody leads: it decides nothing. Tokens grow all the
 same, times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c);
 this machine's is left alone."""
@@ -7,15 +7,13 @@ import json
 import os
 import signal
 import struct
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import WATCHED, Candidate
-from field import Field, build, freeze
-from processes import PATIENCE, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import WATCHED, Candidate
+from tests.lib.field import Field, build, freeze
+from tests.lib.processes import PATIENCE, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 HOUR = 3600
 

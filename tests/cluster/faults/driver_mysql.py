@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """No two leaders, whatever happens to the drivers of the lock in MariaDB: killed, stopped and slowed at any moment."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from driver_arena import contest
-from stores import MariaDB
+from tests.lib.driver_arena import contest
+from tests.lib.stores import MariaDB
 
 contest(MariaDB())

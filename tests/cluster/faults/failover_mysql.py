@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A MariaDB primary dies, and an asynchronous replica that lacks the last term is promoted: nobody is elected there for
 a lease, nobody leads beside another, and the next token is larger. A term that the replica has goes on."""
 
@@ -10,13 +10,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import stop_everyone, timing
-from field import FAULTS, Field
-from processes import moment, wait_for
-from proxy import Proxy
-from servers import MariaDB
-from tap import at_once, done, failures, ok, same
+from tests.lib.candidates import stop_everyone, timing
+from tests.lib.field import FAULTS, Field
+from tests.lib.processes import moment, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import MariaDB
+from tests.lib.tap import at_once, done, failures, ok, same
 
 LEASE_S = 9
 # The record is as a renewal left it for longer than the test needs to hold the replica back behind it.

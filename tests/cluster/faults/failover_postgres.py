@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that
 term, and the next one's token is larger than what its candidate has seen."""
 
@@ -11,13 +11,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import stop_everyone, timing
-from field import FAULTS, Field, build
-from processes import ROOT, wait_for
-from proxy import Proxy
-from servers import Postgres
-from tap import at_once, done, failures, ok, same
+from tests.lib.candidates import stop_everyone, timing
+from tests.lib.field import FAULTS, Field, build
+from tests.lib.processes import ROOT, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import Postgres
+from tests.lib.tap import at_once, done, failures, ok, same
 
 # The record is as a renewal left it for longer than the test needs to hold the standby back behind it.
 SELDOM = timing("9s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", drift="750ms")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died
 comes back as one: nobody leads beside another, and that there are two primaries is said."""
 
@@ -12,13 +12,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import stop_everyone, timing
-from field import FAULTS, Field, build
-from processes import LUNARCH, wait_for
-from proxy import Proxy
-from servers import Redis
-from tap import at_once, done, failures, ok, same
+from tests.lib.candidates import stop_everyone, timing
+from tests.lib.field import FAULTS, Field, build
+from tests.lib.processes import LUNARCH, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import Redis
+from tests.lib.tap import at_once, done, failures, ok, same
 
 # The record is as a renewal left it for longer than the test needs to hold the replica back behind it.
 SELDOM = timing("9s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", drift="750ms")

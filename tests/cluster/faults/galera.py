@@ -1,19 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """No two leaders on a Galera of two nodes and an arbitrator, while the node that the leader uses is killed, comes back,
 and the other one is cut off and healed: somebody leads each time."""
 
 import json
-import os
 import signal
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from arena import Arena
-from candidates import stop_everyone, timing
-from processes import wait_for
-from stores import Galera
-from tap import done, ok
+from tests.lib.arena import Arena
+from tests.lib.candidates import stop_everyone, timing
+from tests.lib.processes import wait_for
+from tests.lib.stores import Galera
+from tests.lib.tap import done, ok
 
 # The others stand still for evs.suspect_timeout (5 s) when a node vanishes, and a way is tried in vain until then.
 PATIENT = timing("20s", renew="15s", retry="1s", stop_grace="500ms", kill="750ms", drift="750ms")

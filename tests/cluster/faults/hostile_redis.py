@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What listens where a Redis server should may be anything: whatever it sends, the elector stays small, and its other
 election keeps its term."""
 
@@ -11,10 +11,9 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from processes import scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 MOST_KB = 64 * 1024
 FLOOD = 200 * 1024 * 1024

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A name server that never answers, in a network namespace of the test's own: what waits for it holds up nobody
 else."""
 
@@ -7,10 +7,9 @@ import shutil
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from processes import wait_for
-from tap import done, ok
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import wait_for
+from tests.lib.tap import done, ok
 
 STORES = 12  # with a name each; a lookup that hangs takes a thread for ten seconds and more
 room = tempfile.mkdtemp(

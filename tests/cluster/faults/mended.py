@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """What only somebody can mend, on the four stores side by side: a wrong password, another program's record, missing
 rights. Each is said once and tried ever more rarely, nobody leads on it, nothing is touched; mended, it leads. And a
 host whose name comes later."""
@@ -10,13 +10,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate, stop_everyone, timing
-from lock_driver import Driver, record
-from processes import PATIENCE, scratch, wait_for
-from proxy import Proxy
-from stores import Etcd, Postgres, Redis, Zk, ZooKeeper, b64
-from tap import at_once, done, ok, same
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.lock_driver import Driver, record
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.stores import Etcd, Postgres, Redis, Zk, ZooKeeper, b64
+from tests.lib.tap import at_once, done, ok, same
 
 TIMES = timing("2s", renew="1.4s", retry="1s")  # an operation has a second
 WINDOW_S = 13  # with a watch: tries at 0, 2, 6, 14 s; those who do not slow down make seven

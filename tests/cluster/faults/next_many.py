@@ -1,21 +1,19 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Twenty standbys on etcd, of which one comes next: what their agreement on that one writes and asks at each hand-over.
 STANDBYS=N: how many; HANDOVERS=N; FULL=1: 100 standbys, 20 hand-overs."""
 
 import os
 import re
 import signal
-import sys
 import time
 import urllib.request
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import timing
-from next_arena import LATER, NextArena
-from processes import wait_for
-from stores import Etcd, b64
-from tap import done, note, ok
+from tests.lib.candidates import timing
+from tests.lib.next_arena import LATER, NextArena
+from tests.lib.processes import wait_for
+from tests.lib.stores import Etcd, b64
+from tests.lib.tap import done, note, ok
 
 FULL = bool(os.environ.get("FULL"))
 STANDBYS = int(os.environ.get("STANDBYS") or (100 if FULL else 20))

@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Who comes next on Redis: never two leaders, and no lease is waited for, whatever happens to that one and to its
 record."""
 
-import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from next_arena import SOME, contest, forbidden
-from stores import Redis
+from tests.lib.next_arena import SOME, contest, forbidden
+from tests.lib.stores import Redis
 
 
 class Open(Redis):

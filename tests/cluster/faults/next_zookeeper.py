@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Who comes next on ZooKeeper: never two leaders, and no lease is waited for, whatever happens to that one and to its
 record."""
 
-import os
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from next_arena import SOME, contest, forbidden
-from processes import LUNARCH, PATIENCE
-from stores import Zk, ZooKeeper
+from tests.lib.next_arena import SOME, contest, forbidden
+from tests.lib.processes import LUNARCH, PATIENCE
+from tests.lib.stores import Zk, ZooKeeper
 
 
 class Open(ZooKeeper):

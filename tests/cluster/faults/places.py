@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another
 host; --reclaim; a record or a whole directory that is deleted. Real processes, one lock each."""
 
@@ -7,14 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze
-from processes import children, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.field import Field, freeze
+from tests.lib.processes import children, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]

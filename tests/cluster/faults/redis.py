@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """No two leaders on redis, whatever happens to leader, standbys, record, connections and server."""
 
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from arena import contest
-from stores import Redis
+from tests.lib.arena import contest
+from tests.lib.stores import Redis
 
 contest(Redis())

@@ -1,19 +1,16 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A Redis Cluster whose primary is frozen, and whose replica is promoted without what the primary had acknowledged: the
 old leader's term is over before anybody else leads. A server that has not the key's slot says who has; doctor names a
 cluster."""
 
 import atexit
-import os
 import re
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, wait_for
-from servers import Redis, free_port
-from tap import ok, run, same
+from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, PATIENCE, wait_for
+from tests.lib.servers import Redis, free_port
+from tests.lib.tap import ok, run, same
 
 atexit.register(stop_everyone)
 LEAD = "return { on_leading = function(term) sleep(1e6) end }"

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A worker that dies at a bad moment: while the program is told to leave, or when the script can no longer be loaded.
 Nobody may wait for it for ever, and its on_stopped may not be forgotten."""
 
@@ -7,15 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import FAST, Candidate
-from field import Field, freeze
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from tap import at_once, done, ok, same
+from tests.lib.candidates import FAST, Candidate
+from tests.lib.field import Field, freeze
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 SCRIPT = """%s
 return {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """An etcd is restored from a snapshot while its candidates run: its revisions, which are the tokens, begin again below
 those that were handed out. Who has seen a larger token does not lead, and says so, until the store counts higher."""
 
@@ -6,14 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import servers
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, wait_for
-from tap import done, ok, same
+from tests.lib import servers
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.processes import PATIENCE, wait_for
+from tests.lib.tap import done, ok, same
 
 LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep(1e6) end }"
 

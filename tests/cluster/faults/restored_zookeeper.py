@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A ZooKeeper is restored from an older copy of its data while its candidates run: its zxids, which are the tokens,
 begin again below those that were handed out. The term whose record is gone ends before anybody else acts; who has seen
 a larger token does not lead, and says so, until the server counts higher. And an ensemble loses a term, whose elector
@@ -8,15 +8,13 @@ import os
 import shutil
 import signal
 import struct
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from arena import Arena
-import servers
-from processes import wait_for
-from stores import ZooKeeper, Zk
-from tap import done, failures, note, ok, same
+from tests.lib.arena import Arena
+from tests.lib import servers
+from tests.lib.processes import wait_for
+from tests.lib.stores import ZooKeeper, Zk
+from tests.lib.tap import done, failures, note, ok, same
 
 # Nothing is saved: a checkpoint that the copy lacks is gone, as it should be.
 SCRIPT = """

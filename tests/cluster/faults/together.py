@@ -1,15 +1,12 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The election at the level of commands: one candidate, two, a third that joins, other settings rolled out; and every
 term holds what only one living process can hold."""
 
-import os
 import signal
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze
-from tap import at_once, done, ok, same
+from tests.lib.field import Field, freeze
+from tests.lib.tap import at_once, done, ok, same
 
 
 def alone() -> None:

@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """As tests/cluster/faults/addresses.py, on a real API server."""
 
-import os
-import sys
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import store_addresses
-from kube_rig import Cluster
-from kube_store import Kube
+from tests.lib import store_addresses
+from tests.lib.kube_rig import Cluster
+from tests.lib.kube_store import Kube
 
 
 def start(place: store_addresses.Place) -> store_addresses.Site:

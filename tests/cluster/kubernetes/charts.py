@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/kubernetes: its chart, kustomization and sidecar, by the real helm and kustomize: linted, built, taken by
 the real API server as a dry run and for good, and led with the rights and the environment of what came of them, and no
 more."""
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from typing import Any
@@ -16,12 +15,11 @@ from urllib.parse import quote
 
 import yaml
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate, stop_everyone
-from kube_rig import Cluster
-from processes import CACHE, PATIENCE, ROOT, scratch, wait_for
-from servers import Redis, free_port
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.kube_rig import Cluster
+from tests.lib.processes import CACHE, PATIENCE, ROOT, scratch, wait_for
+from tests.lib.servers import Redis, free_port
+from tests.lib.tap import done, note, ok, same
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
 CHART = os.path.join(EXAMPLE, "chart")

@@ -1,17 +1,15 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The Kubernetes lock passes the conformance suite against a real API server: a Lease, then a ConfigMap, a pair of
 both, and Endpoints, as a service account with no more rights than it needs. Options: names of cases."""
 
-import os
 import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import lock_cases
-from kube_rig import Cluster
-from kube_store import Kube
-from lock_driver import Driver
-from tap import done, ok
+from tests.lib import lock_cases
+from tests.lib.kube_rig import Cluster
+from tests.lib.kube_store import Kube
+from tests.lib.lock_driver import Driver
+from tests.lib.tap import done, ok
 
 
 def list_rights(store: Any) -> None:

@@ -1,17 +1,14 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """doctor on a real API server: fit, named, and cleaned up behind, if it may."""
 
 import json
-import os
 import subprocess
-import sys
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import LEASES, Cluster
-from processes import LUNARCH
-from tap import done, note, ok, same
+from tests.lib.kube_rig import LEASES, Cluster
+from tests.lib.processes import LUNARCH
+from tests.lib.tap import done, note, ok, same
 
 
 def rules(*more: Any) -> Any:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Elections on a real Kubernetes API server: what may happen to a Lease, beside and against real client-go. The numbers
 T.. are those of README.md beside this file, cases in which other electors fail. Scenarios run side by side, each in a
 namespace of its own.
@@ -15,16 +15,15 @@ import traceback
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import field
-from candidates import Candidate, timing
-from kube_rig import LEASES, MINIMAL, AuditedCluster, connections, micro_now
-from kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, STURDY, Clock, Scene, tokens
-from pki import Pki
-from processes import PATIENCE, moment, scratch, wait_for
-from proxy import Proxy
-from servers import free_port
-from tap import done, note, ok, same
+from tests.lib import field
+from tests.lib.candidates import Candidate, timing
+from tests.lib.kube_rig import LEASES, MINIMAL, AuditedCluster, connections, micro_now
+from tests.lib.kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, STURDY, Clock, Scene, tokens
+from tests.lib.pki import Pki
+from tests.lib.processes import PATIENCE, moment, scratch, wait_for
+from tests.lib.proxy import Proxy
+from tests.lib.servers import free_port
+from tests.lib.tap import done, note, ok, same
 
 
 def life(s: Any) -> None:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three
 pods' places with their service account alone, and the Service's selector always finds the leader's pod and no other; a
 watch that misses nothing; a Service's EndpointSlice, which follows the leader.
@@ -11,16 +11,14 @@ import re
 import shutil
 import signal
 import socket
-import sys
 import urllib.error
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import Candidate
-from kube_rig import AUDIT_EVERYTHING, AuditedCluster, Cluster, connections
-from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
-from servers import free_port
-from tap import done, note, ok, same
+from tests.lib.candidates import Candidate
+from tests.lib.kube_rig import AUDIT_EVERYTHING, AuditedCluster, Cluster, connections
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, children, wait_for
+from tests.lib.servers import free_port
+from tests.lib.tap import done, note, ok, same
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
 PATHS = {

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Kubeconfigs as clouds and distributions write them (kubeconfigs/), and as YAML may have them, read by Lunarch's
 reader and by client-go's (make kube-server): both find the same, or both refuse."""
 
@@ -6,14 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from glob import glob
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import TOOLS
-from processes import PATIENCE, ROOT, scratch
-from tap import done, note, ok, same
+from tests.lib.kube_rig import TOOLS
+from tests.lib.processes import PATIENCE, ROOT, scratch
+from tests.lib.tap import done, note, ok, same
 
 OURS = os.path.join(ROOT, "build", "tests", "unit", "locks", "kubernetes", "test_kube_config")
 THEIRS = os.path.join(TOOLS, "contender")

@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The etcd behind the API server is restored from a backup: versions, which are the tokens, go back. Who has seen a
 larger one does not lead by a smaller one, and says so; when the store has counted on, it leads."""
 
 import os
 import shutil
 import signal
-import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import Cluster
-from kube_scene import RARE, Scene, tokens
-from processes import PATIENCE, scratch, wait_for
-from tap import done, note, ok, same
+from tests.lib.kube_rig import Cluster
+from tests.lib.kube_scene import RARE, Scene, tokens
+from tests.lib.processes import PATIENCE, scratch, wait_for
+from tests.lib.tap import done, note, ok, same
 
 
 def backup(c: Any, path: str) -> None:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """--service on a real Kubernetes API server: the EndpointSlice of a Service without a selector follows the leader of
 `run` and of `exec`, is empty while nobody is to be led anywhere, and is never written by an older token, or over
 somebody else's data. Scenarios run side by side, each in a namespace of its own.
@@ -20,12 +20,11 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from candidates import FAST, STEADY, Candidate, stop_everyone
-from kube_rig import MINIMAL, Cluster
-from processes import LUNARCH, PATIENCE, scratch, wait_for
-from servers import free_port
-from tap import done, note, ok, same
+from tests.lib.candidates import FAST, STEADY, Candidate, stop_everyone
+from tests.lib.kube_rig import MINIMAL, Cluster
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.servers import free_port
+from tests.lib.tap import done, note, ok, same
 
 SERVICES = "/api/v1/namespaces/{}/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"

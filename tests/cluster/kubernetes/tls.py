@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """TLS between the Kubernetes lock and the real API server (make kube-server): a server that shows a certificate which
 must not be trusted, and a client whose certificate the server does not take. Each is refused, by an error that names
 the server or the file, and no term begins.
@@ -6,17 +6,14 @@ the server or the file, and no term begins.
 A server that speaks an old TLS alone cannot be made of it: it can be told the oldest TLS that it speaks, not the newest
 one. tests/locks/tls_servers.py has the same for other stores."""
 
-import os
 import ssl
-import sys
 from typing import Any
 from urllib.parse import quote
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import ApiServer, Cluster
-from servers import Etcd
-from tap import done
-from tls_cases import OURS, RIGHT, Speaks, clients_certificates, servers_certificates
+from tests.lib.kube_rig import ApiServer, Cluster
+from tests.lib.servers import Etcd
+from tests.lib.tap import done
+from tests.lib.tls_cases import OURS, RIGHT, Speaks, clients_certificates, servers_certificates
 
 ADMIN = OURS.sign("admin", "/O=system:masters/CN=luna")
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The file lock between clients of a real NFS server. Run inside the virtual machine, by machine.py; with names of
 scenes, only those."""
 
@@ -12,10 +12,9 @@ import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from processes import LUNARCH, PATIENCE, piped, wait_for
-from rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
-from tap import done, note, ok, same
+from tests.lib.processes import LUNARCH, PATIENCE, piped, wait_for
+from tests.cluster.nfs.rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
+from tests.lib.tap import done, note, ok, same
 
 ROUNDS = int(os.environ.get("NFS_ROUNDS", "8"))
 # How a leader is cut off: at the write whose request, or whose answer, gets lost, or at any moment.

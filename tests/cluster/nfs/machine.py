@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A virtual machine of Debian's kernel and NFS server (fetch.sh), in which a Python program of this directory runs as
 root; what it prints, TAP, is printed here, and its status is ours. It has no network but its own. Usage: machine.py
 PROGRAM [ARGUMENT...]"""
@@ -11,9 +11,8 @@ import sys
 import tempfile
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import field
-from processes import CACHE, LUNARCH, ROOT, piped
+from tests.lib import field
+from tests.lib.processes import CACHE, LUNARCH, ROOT, piped
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNPACKED = os.path.join(CACHE, "nfs-root")
@@ -50,8 +49,7 @@ DIRECTORIES = [
 ]
 # What of the tests' own Python is used in the machine, and what that imports while it runs.
 PYTHON = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import field, encodings.ascii, encodings.latin_1, encodings.idna, "
-    "random, statistics; "
+    "import sys, tests.lib.field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; "
     "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', "
     "None)) if f), sep='\\n')"
 )
@@ -164,12 +162,11 @@ class Image(Archive):
 
     def python(self) -> None:
         self.program(os.path.realpath(sys.executable), "/usr/bin/python3")
-        tests = os.path.join(ROOT, "tests", "lib")
-        used = subprocess.run(
-            [sys.executable, "-c", PYTHON, tests], capture_output=True, text=True, check=True
-        ).stdout.split("\n")
+        used = subprocess.run([sys.executable, "-c", PYTHON], capture_output=True, text=True, check=True).stdout.split(
+            "\n"
+        )
         for path in used:
-            if os.path.exists(path) and not path.startswith(tests):
+            if os.path.exists(path) and not path.startswith(ROOT + "/"):
                 self.program(path) if path.endswith(".so") else self.copy(path)
 
     def project(self) -> None:
@@ -179,6 +176,7 @@ class Image(Archive):
         self.program(CJSON)
         self.program(field.build("witness.c"), "/lunarch/build/tests/cluster/faults/witness")
         for path in (
+            "__init__.py",
             *(f"lib/{name}.py" for name in ("tap", "processes", "candidates", "field")),
             "cluster/faults/witness.lua",
             *("cluster/nfs/" + n for n in os.listdir(HERE) if n.endswith(".py")),
@@ -189,7 +187,11 @@ class Image(Archive):
         order = modules(version)
         for path in order:
             self.copy(UNPACKED + path, path)
-        environment = {"PYTHONHOME": sys.prefix, **{k: v for k, v in os.environ.items() if k.startswith("NFS_")}}
+        environment = {
+            "PYTHONHOME": sys.prefix,
+            "PYTHONPATH": "/lunarch",
+            **{k: v for k, v in os.environ.items() if k.startswith("NFS_")},
+        }
         self.add(
             "/init",
             INIT.format(

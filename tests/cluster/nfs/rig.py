@@ -7,16 +7,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import field
-from candidates import Candidate, timing
-from processes import LUNARCH, PATIENCE, children, wait_for
-from tap import note
+from tests.lib import field
+from tests.lib.candidates import Candidate, timing
+from tests.lib.processes import LUNARCH, PATIENCE, children, wait_for
+from tests.lib.tap import note
 
 EXPORT = "/srv/x"
 LEASE = 10  # seconds, of the NFS server: the least that it accepts

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """A contender that is kazoo's Election and nothing else: the peer that make bench measures beside Lunarch.
 kazoo_election.py HOSTS PATH: says "leading" when it leads; on SIGTERM it releases the lock and ends."""
 

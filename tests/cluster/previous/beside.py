@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every
 way in which a term can end, and what either saved the other loads; and beside two of this one, of which one comes next.
 PREVIOUS: the directory that has its program."""
@@ -6,17 +6,15 @@ PREVIOUS: the directory that has its program."""
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import servers
-import stores
-from candidates import WATCHED
-from field import Field
-from next_arena import NextArena
-from processes import LUNARCH, PATIENCE, wait_for
-from tap import at_once, done, ok, same
+from tests.lib import servers
+from tests.lib import stores
+from tests.lib.candidates import WATCHED
+from tests.lib.field import Field
+from tests.lib.next_arena import NextArena
+from tests.lib.processes import LUNARCH, PATIENCE, wait_for
+from tests.lib.tap import at_once, done, ok, same
 
 OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), LUNARCH
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S PYTHONPATH=. python3
 """Random sequences on the real program: two or three electors on a lock in a file or on etcd, to which things happen
 (reloads, signals, orders, edited records, a store that is hurt), then calm. In calm exactly one leads each election,
 and says so, each can lead, the hooks were those of the right script and lock and came in pairs, and nothing is left.
@@ -29,13 +29,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import sequence_play
-import servers
-from processes import ROOT
-from sequence_draw import Sequence, draw, parse
-from sequence_play import How
-from tap import done, note, ok, same
+from tests.lib import sequence_play
+from tests.lib import servers
+from tests.lib.processes import ROOT
+from tests.lib.sequence_draw import Sequence, draw, parse
+from tests.lib.sequence_play import How
+from tests.lib.tap import done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HASTY = os.path.join(ROOT, "build", "hasty", "lunarch")
