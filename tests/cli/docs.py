@@ -263,7 +263,7 @@ end)
 held(run("lunarch", "test", "sim_test.lua", cwd=room), "and so are the methods of sim")
 CLEAN["LUNARCH"] = os.path.join(room, "lunarch")
 for path in ("cli/options.py", "locks/test_file.py"):
-    p = run(os.path.join(ROOT, "tests", path), cwd=room)
+    p = run(os.path.join("tests", path), cwd=ROOT)
     ok(
         re.search(r"is missing: `make.*` builds it$", p.stderr.strip()) and "Traceback" not in p.stderr,
         f"{path} says what to build first",
