@@ -9,8 +9,8 @@ Q       := $(if $(filter 0,$(V)),@,)
 
 # The version stands in CHANGELOG.md, and there alone. What is no release has its commit behind that.
 RELEASE := $(shell sed -n 's/^\#\# \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
-COMMIT  := $(shell git describe --always --dirty --exclude '*' 2>/dev/null)
-VERSION := $(RELEASE)$(if $(COMMIT),$(if $(shell git tag --points-at HEAD v$(RELEASE) 2>/dev/null),,+$(COMMIT)))
+COMMIT  := $(shell scripts/git.sh describe --always --dirty --exclude '*' 2>/dev/null)
+VERSION := $(RELEASE)$(if $(COMMIT),$(if $(shell scripts/git.sh tag --points-at HEAD v$(RELEASE) 2>/dev/null),,+$(COMMIT)))
 PKGS    := lua5.4 jansson
 HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
@@ -327,7 +327,7 @@ test-previous: test-deps built-previous
 # Not with $(MAKE): make -n would run that.
 $(BUILD)/previous/$(PREVIOUS):
 	rm -rf $(BUILD)/previous && mkdir -p $(BUILD)/previous
-	git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous
+	scripts/git.sh archive $(PREVIOUS) | tar -x -C $(BUILD)/previous
 	MAKEFLAGS= make -j2 -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null
 	@touch $@
 
@@ -466,7 +466,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 
 # The manual pages: made of what the program's --help says, and of the docs (scripts/man.lua). Of the commit's date, so that the same
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
-MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
+MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell scripts/git.sh log -1 --format=%ct 2>/dev/null),0)
 COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/runner/options.h)
 UNITS := lunarch@.service lunarch-exec@.service lunarch-cron@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
@@ -509,7 +509,7 @@ coverage-run:
 # Writes the form that make lint checks.
 format:
 	@scripts/deps.sh lint
-	@git ls-files '*.[ch]' | xargs clang-format -i
+	@files=$$(scripts/git.sh ls-files '*.[ch]') && clang-format -i $$files
 	@black --quiet tests scripts
 
 lint:

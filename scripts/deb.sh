@@ -5,20 +5,18 @@
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
-# The checkout may be another user's (root's build of somebody's clone), which git refuses otherwise; make runs what is in it anyway.
-export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0="$PWD"
 release=$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
-tree=$(git stash create)
-epoch=$(git log -1 --format=%ct)
+tree=$(scripts/git.sh stash create)
+epoch=$(scripts/git.sh log -1 --format=%ct)
 version=${2:-}
 if [ -z "$version" ]; then
   version=$release
-  [ -n "$(git tag --points-at HEAD "v$release")" ] ||
-    version=$release~git$(date -u -d "@$epoch" +%Y%m%d%H%M%S).$(git rev-parse --short HEAD)
+  [ -n "$(scripts/git.sh tag --points-at HEAD "v$release")" ] ||
+    version=$release~git$(date -u -d "@$epoch" +%Y%m%d%H%M%S).$(scripts/git.sh rev-parse --short HEAD)
 fi
 rm -rf "$out/source"
 mkdir -p "$out/source"
-git archive "${tree:-HEAD}" | tar -x -C "$out/source"
+scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
 printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
   "$(sed -n 's/^Maintainer: //p' debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
 (cd "$out/source" && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1) || {

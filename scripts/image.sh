@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 out=$2 version=$3
-epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+epoch=${SOURCE_DATE_EPOCH:-$(scripts/git.sh log -1 --format=%ct)}
 root=$out/root
 rm -rf "$out"
 mkdir -p "$root/usr/bin" "$root/usr/lib/lunarch" "$root/usr/share" "$root/etc/ssl/certs" "$root/etc/lunarch" \
@@ -68,7 +68,7 @@ oci config --user 65532:65532 --workingdir /var/lib/lunarch --entrypoint '["/usr
   --env PATH=/usr/bin --env HOME=/var/lib/lunarch --env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
   --label org.opencontainers.image.title=lunarch --label org.opencontainers.image.version="$version" \
   --label org.opencontainers.image.description="Run one Lua script, or one command, on many machines; exactly one of them works" \
-  --label org.opencontainers.image.licenses=MIT --label org.opencontainers.image.revision="$(git rev-parse HEAD)" \
+  --label org.opencontainers.image.licenses=MIT --label org.opencontainers.image.revision="$(scripts/git.sh rev-parse HEAD)" \
   --label org.opencontainers.image.created="$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)" "$container"
 oci commit --quiet --disable-compression=false --timestamp "$epoch" "$container" "oci:$out/oci:latest" >/dev/null
 chmod -R u+rwX "$out/store" && rm -rf "$out/store" "$out/run"

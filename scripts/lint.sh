@@ -2,12 +2,13 @@
 # Everything that can be said about the sources without running them. Silent when there is nothing to say.
 set -eu
 cd "$(dirname "$0")/.." || exit 1
+scripts/git.sh rev-parse HEAD >/dev/null # who asks it for the files below would find none, and say nothing
 lua5.4 scripts/rooms.lua --check
 lua5.4 scripts/words.lua
-git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
+scripts/git.sh ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
 black --quiet --check tests scripts || { echo "the Python is not as black writes it: run make format"; exit 1; }
 flake8 tests scripts
-git ls-files '*.py' | xargs mypy --no-error-summary
+scripts/git.sh ls-files '*.py' | xargs mypy --no-error-summary
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
 mkdir -p build/lint/cppcheck
 make -s -k -j "$(nproc)" --output-sync=target CI=1 BUILD=build/lint all tidy >build/lint/log 2>&1 || { grep -vE '^  [A-Z]+ ' build/lint/log; exit 1; }
@@ -33,7 +34,7 @@ make --silent --no-print-directory test-entries >build/lint/entries
 unknown=$(cat tests/lib/alone.txt tests/lib/durations.txt | sed '/^#/d; s/ .*//' | grep -vxFf build/lint/entries || true)
 [ -z "$unknown" ] || { echo "tests/lib/alone.txt or durations.txt names what is no entry of make test-entries: $unknown"; exit 1; }
 # What has an interpreter's name is started by it.
-git ls-files -s '*.py' '*.sh' | grep '^100644' | cut -f2 | while read -r file; do
+scripts/git.sh ls-files -s '*.py' '*.sh' | grep '^100644' | cut -f2 | while read -r file; do
   case $(head -n1 "$file") in '#!'*) echo "$file: not executable" && exit 1 ;; esac
 done
 # What is left over is said nowhere but in the issues.

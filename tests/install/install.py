@@ -114,6 +114,27 @@ def as_nobody(argv: Any, env: Any) -> Any:
     return subprocess.run([*become, *argv], capture_output=True, text=True, env=env, cwd="/", timeout=PATIENCE)
 
 
+def of_another_user() -> None:
+    """A checkout of another user, as root's build of somebody's clone is one; and one without git."""
+    export, clone = os.path.join(HOME, "export"), os.path.join(HOME, "clone")
+    shutil.copytree(ROOT, export, ignore=shutil.ignore_patterns(".git", "build"))
+    shutil.copytree(export, clone)
+    commit = (
+        "git init -q && git add -A && git -c user.name=a -c user.email=a@b commit -q -m all"
+        " && git rev-parse --short HEAD"
+    )
+    head = subprocess.run(commit, shell=True, cwd=clone, capture_output=True, text=True, check=True).stdout.strip()
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", "65534:65534", clone], check=True)
+    subprocess.run(["make", "-s", "build/version.h"], cwd=clone, check=True, env=PLAIN)
+    with open(os.path.join(clone, "build", "version.h")) as f:
+        ok("+" + head in f.read(), "in another user's checkout the version has the commit")
+    said = subprocess.run(["lua5.4", "scripts/words.lua"], cwd=clone, capture_output=True, text=True)
+    same((said.returncode, said.stderr), (0, ""), "lint and format are told its files")
+    lint = subprocess.run([export + "/scripts/lint.sh"], capture_output=True, text=True, timeout=PATIENCE)
+    ok(lint.returncode and "not a git repository" in lint.stderr, "where git says nothing, lint says so", lint.stderr)
+
+
 def asking_for_packages() -> None:
     """Nothing is installed as far as this dpkg can see, and there is no other tool than these."""
     tools, empty = os.path.join(HOME, "tools"), os.path.join(HOME, "dpkg")
@@ -169,5 +190,6 @@ def building_without_packages() -> None:
 installing()
 building_without_packages()
 asking_for_packages()
+of_another_user()
 shutil.rmtree(HOME, ignore_errors=True)
 done()
