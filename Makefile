@@ -314,10 +314,11 @@ test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform $(BUILD)/tests/unit/locks/kubernetes/test_kube_config
 	@$(QUEUE) $(KUBE_QUEUE)
 
-# The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
-test-deb:
+# The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror. They are made five times.
+test-deb: export LIMIT=7200
+test-deb: s3-servers consul-server kube-server
 	@scripts/deps.sh deb
-	@$(QUEUE) plain:tests/cluster/debian/packages.py plain:tests/cluster/debian/five_commands.py
+	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,packages five_commands booted)
 
 # The version before this one beside it on one lock.
 test-previous: test-deps built-previous
@@ -557,7 +558,7 @@ help:
 	@echo "make test-mysql   the MariaDB lock on MySQL itself, which is fetched the first time"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
-	@echo "make test-deb    the packages of make deb, in a Debian of their own; README.md's installation on two machines"
+	@echo "make test-deb    the packages of make deb, in a Debian of their own; README.md's installation on two machines; the units under systemd"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make pictures   the pictures of the page that --listen serves, for the docs"

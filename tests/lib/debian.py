@@ -1,5 +1,5 @@
 """Packages of this tree, and a Debian 12 in a directory to install them in, for tests. Needs root, debootstrap, a
-mirror. As packages.py and five_commands.py use it."""
+mirror. As the programs of tests/cluster/debian use it."""
 
 import glob
 import os
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.lib.processes import ROOT
-from tests.lib.tap import note, same
+from tests.lib.processes import ROOT, children, wait_for
+from tests.lib.tap import note, ok, same
 
 
 def run(*command: str, **more: Any) -> str:
@@ -49,3 +49,56 @@ def bootstrap(root: str, *options: str) -> None:
     shutil.copy("/etc/resolv.conf", os.path.join(root, "etc", "resolv.conf"))
     for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
         shutil.copy(name, os.path.join(root, "etc", "apt", "apt.conf.d"))
+
+
+def clean_debian(home: str, packages: dict[str, str]) -> str:
+    """With systemd. The packages are in /root, and its apt has what they need: in there it may reach no mirror."""
+    root = os.path.join(home, "clean")
+    bootstrap(root, "--include=systemd,systemd-sysv,dbus")
+    for f in packages.values():
+        shutil.copy(f, os.path.join(root, "root"))
+    names = sorted("/root/" + os.path.basename(f) for f in packages.values())
+    run("chroot", root, "apt-get", "install", "-y", "-q", "--download-only", *names)
+    return root
+
+
+class Booted:
+    """A Debian that systemd-nspawn boots. netns: its network; without, it has this machine's."""
+
+    # What systemd-nspawn wants: all cgroups in one tree, and no registration with a systemd outside.
+    BOOT = (
+        'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec systemd-nspawn --quiet --directory="$0" --boot --register=no '
+        '--keep-unit --console=pipe "$@"'
+    )
+
+    def __init__(self, root: str, netns: str | None = None) -> None:
+        self.root = root
+        options = [f"--machine={netns or 'lunarch-' + str(os.getpid())}"]
+        options += [f"--network-namespace-path=/run/netns/{netns}"] if netns else []
+        outer = ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.BOOT, root, *options]
+        self.process = subprocess.Popen(outer, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        if not wait_for(lambda: self.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")):
+            raise RuntimeError(f"{root} does not boot")
+
+    def run(self, line: str) -> Any:
+        """A line of a person who says yes."""
+        inits = children(self.process.pid)
+        enter = ["nsenter", f"--target={inits[0] if inits else 0}", "--all", "--root", "--wd"]
+        path = ["env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-c", f"cd; {line}"]
+        return subprocess.run([*enter, *path], input="y\n", capture_output=True, text=True)
+
+    def must(self, line: str) -> str:
+        r = self.run(line)
+        if not ok(r.returncode == 0, f"$ {line}"):
+            note(r.stdout[-2000:] + r.stderr[-2000:])
+        return str(r.stdout)
+
+    def write(self, path: str, text: str) -> None:
+        os.makedirs(os.path.dirname(self.root + path), exist_ok=True)
+        with open(self.root + path, "w") as f:
+            f.write(text)
+
+    def close(self) -> None:
+        for init in children(self.process.pid):
+            os.kill(init, 9)
+        self.process.wait()

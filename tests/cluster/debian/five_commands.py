@@ -4,20 +4,13 @@ systemd-nspawn) and an etcd that is there already; then a hand-over. Needs root,
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
-from typing import Any
 
-from tests.lib.debian import bootstrap, build, needs, run
-from tests.lib.processes import ROOT, children, wait_for
+from tests.lib.debian import Booted, build, clean_debian, needs, run
+from tests.lib.processes import ROOT, wait_for
 from tests.lib.tap import done, note, ok, same
 
-# What systemd-nspawn wants: all cgroups in one tree, and no registration with a systemd outside.
-BOOT = (
-    'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec systemd-nspawn --quiet --directory="$0" --boot --register=no '
-    '--keep-unit --machine="$1" --network-namespace-path="/run/netns/$1" --console=pipe'
-)
 HOSTS = {"etcd1": "10.77.0.1", "one": "10.77.0.2", "two": "10.77.0.3"}
 TAG = str(os.getpid())
 
@@ -56,47 +49,6 @@ class Network:
             subprocess.run(["ip", "netns", "delete", name])
 
 
-class Machine:
-    """A Debian that systemd-nspawn boots."""
-
-    def __init__(self, root: str, netns: str) -> None:
-        with open(os.path.join(root, "etc", "hosts"), "a") as f:
-            f.writelines(f"{address} {name}\n" for name, address in HOSTS.items())
-        outer = ["unshare", "--mount", "--propagation", "private", "sh", "-c", BOOT, root, netns]
-        self.process = subprocess.Popen(outer, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        if not wait_for(lambda: self.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")):
-            raise RuntimeError(f"{root} does not boot")
-
-    def run(self, line: str) -> Any:
-        """A line of a person who says yes."""
-        inits = children(self.process.pid)
-        enter = ["nsenter", f"--target={inits[0] if inits else 0}", "--all", "--root", "--wd"]
-        path = ["env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-c", f"cd; {line}"]
-        return subprocess.run([*enter, *path], input="y\n", capture_output=True, text=True)
-
-    def must(self, line: str) -> str:
-        r = self.run(line)
-        if not ok(r.returncode == 0, f"$ {line}"):
-            note(r.stdout[-2000:] + r.stderr[-2000:])
-        return str(r.stdout)
-
-    def close(self) -> None:
-        for init in children(self.process.pid):
-            os.kill(init, 9)
-        self.process.wait()
-
-
-def clean_debian(home: str, packages: dict[str, str]) -> str:
-    """Its apt has what the packages need: in there it reaches no mirror."""
-    root = os.path.join(home, "clean")
-    bootstrap(root, "--include=systemd,systemd-sysv,dbus")
-    for f in packages.values():
-        shutil.copy(f, os.path.join(root, "root"))
-    names = sorted("/root/" + os.path.basename(f) for f in packages.values())
-    run("chroot", root, "apt-get", "install", "-y", "-q", "--download-only", *names)
-    return root
-
-
 def tried(home: str, network: Network, root: str) -> None:
     each, hand_over = commands()
     ok(len(each) <= 5, f"{len(each)} commands on each machine, five at most")
@@ -105,7 +57,9 @@ def tried(home: str, network: Network, root: str) -> None:
         run("cp", "-a", root, name)
         with open(os.path.join(name, "etc", "hostname"), "w") as f:
             f.write(os.path.basename(name) + "\n")
-    machines = [Machine(name, netns) for name, netns in zip(roots, network.names[1:])]
+        with open(os.path.join(name, "etc", "hosts"), "a") as f:
+            f.writelines(f"{address} {host}\n" for host, address in HOSTS.items())
+    machines = [Booted(name, netns) for name, netns in zip(roots, network.names[1:])]
 
     def leader_is(name: str) -> bool:
         return all(re.search(rf"^leader +{name}_", m.run(each[-1]).stdout, re.M) for m in machines)
