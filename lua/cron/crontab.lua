@@ -81,7 +81,7 @@ end
 local function read_variable(line)
 	local quote, name, rest = line:match "^([\"'])(.-)%1%s*=%s*(.*)$"
 	if not quote then
-		name, rest = line:match "^([^%s=\"']+)%s*=%s*(.*)$"
+		name, rest = line:match "^([^%s=\"'][^%s=]*)%s*=%s*(.*)$"
 	end
 	if not name then
 		return nil
@@ -126,14 +126,6 @@ local function split_command(text)
 		input = input .. "\n"
 	end
 	return command, input
-end
-
--- 0~30, as newer crons have it: some value of the range. Here it is always the same one, whoever leads.
-local function spread(expression)
-	return (expression:gsub("[^%s,]+", function(part)
-		local from, to = part:match "^(%w*)~(%w*)$"
-		return from and (from == "" and to == "" and "H" or ("H(%s-%s)"):format(from, to)) or nil
-	end))
 end
 
 -- The fields of time, and what follows them; or nil and what is wrong.
@@ -314,11 +306,10 @@ return function(parse_time)
 			return self:fail(rest)
 		end
 		local s = self:settled()
-		local expression = spread(time)
-		if #expression > EXPRESSION_MAX then
-			return self:fail(("found a time of %d bytes, expected at most %d"):format(#expression, EXPRESSION_MAX))
+		if #time > EXPRESSION_MAX then
+			return self:fail(("found a time of %d bytes, expected at most %d"):format(#time, EXPRESSION_MAX))
 		end
-		local parsed, err = parse_time(expression, "", self.zone or "local")
+		local parsed, err = parse_time(time, "", self.zone or "local")
 		if not parsed then
 			return self:fail(err.message)
 		end
@@ -338,7 +329,7 @@ return function(parse_time)
 		self:warn(odd_time(time))
 		self:warn(odd_command(command, input))
 		self.jobs[#self.jobs + 1] = {
-			path = self.path, line = self.number, time = time, expression = expression, zone = self.zone or "local", text = command, system = self.options.system,
+			path = self.path, line = self.number, time = time, zone = self.zone or "local", text = command, system = self.options.system,
 			command = program, stdin = input, env = self.env, name = s.name, catch_up = s.catch_up, overlap = s.overlap,
 			timeout = s.timeout, retries = s.retries or 0, again = s.on_crash == "again",
 		}

@@ -304,7 +304,7 @@ return function(natives)
 	end
 
 	local function parsed(job)
-		return assert(natives.cron(job.expression, job.name, job.zone))
+		return assert(natives.cron(job.time, job.name, job.zone))
 	end
 
 	-- The next times of a job, after that time.
@@ -398,7 +398,7 @@ return function(natives)
 	end
 
 	local function start(term, job, runner)
-		term:cron(job.expression, function(tick, done) runner.run(term, job, tick, done) end, {
+		term:cron(job.time, function(tick, done) runner.run(term, job, tick, done) end, {
 			name = job.name, seed = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
 			overlap = job.overlap == "allow" and true or job.overlap == "skip" and "skip" or false,
 			on_skip = function(tick, why) runner.skip(term, job, tick, why) end,

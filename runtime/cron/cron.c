@@ -98,6 +98,21 @@ static uint32_t hash(const char *seed, const char *field)
 	return (uint32_t)(h ^ h >> 32);
 }
 
+/* The second value of a range. */
+static int read_end(struct parsing *p, int from, int *to)
+{
+	const char *second = p->at;
+
+	if (read_value(p, to) < 0)
+		return -1;
+	if (*to == 0 && from > 0 && isalpha((unsigned char)*second))
+		*to = p->field->max; /* sat-sun: only Sunday has a name and is 0 */
+	if (*to >= from)
+		return 0;
+	p->at = second;
+	return err_set(p->err, ERR_INVALID, "%s: a range goes upwards, found %d-%d", p->field->name, from, *to);
+}
+
 static int read_range(struct parsing *p, int *from, int *to)
 {
 	if (read_value(p, from) < 0)
@@ -106,15 +121,7 @@ static int read_range(struct parsing *p, int *from, int *to)
 	if (*p->at != '-')
 		return 0;
 	p->at++;
-	const char *second = p->at;
-	if (read_value(p, to) < 0)
-		return -1;
-	if (*to == 0 && *from > 0 && isalpha((unsigned char)*second))
-		*to = p->field->max; /* sat-sun: only Sunday has a name and is 0 */
-	if (*to >= *from)
-		return 0;
-	p->at = second;
-	return err_set(p->err, ERR_INVALID, "%s: a range goes upwards, found %d-%d", p->field->name, *from, *to);
+	return read_end(p, *from, to);
 }
 
 static int read_step(struct parsing *p, int *step)
@@ -148,23 +155,45 @@ static int read_hashed(struct parsing *p, int *from, int *to)
 	return 0;
 }
 
-/* Reads one member of a list: *, H, a value or a range, each with or without a step. */
+/* 0~30, as newer crons have it: some value of the range, as with H. Each of its ends may be missing. */
+static int read_spread(struct parsing *p, int *from, int *to)
+{
+	if (*p->at != '~' && read_value(p, from) < 0)
+		return -1;
+	if (*p->at != '~')
+		return expected(p, "a ~ between two values");
+	p->at++;
+	*to = *from > p->field->hash_max ? p->field->max : p->field->hash_max;
+	return isalnum((unsigned char)*p->at) ? read_end(p, *from, to) : 0;
+}
+
+static bool is_spread(const char *part)
+{
+	while (isalnum((unsigned char)*part))
+		part++;
+	return *part == '~';
+}
+
+/* Reads one member of a list: *, H, a value or a range, each with or without a step, or a spread. */
 static int read_part(struct parsing *p, uint64_t *set)
 {
-	int from = p->field->min, to = p->field->max, step, result = 0;
-	bool star = *p->at == '*', hashed = *p->at == 'H' && (p->at[1] == '(' || !isalpha((unsigned char)p->at[1]));
+	int from = p->field->min, to = p->field->max, step = 0, result = 0;
+	bool star = *p->at == '*', spread = is_spread(p->at);
+	bool hashed = *p->at == 'H' && (p->at[1] == '(' || !isalpha((unsigned char)p->at[1]));
 	const char *begun = p->at;
 
 	if (star)
 		p->at++;
+	else if (spread)
+		result = read_spread(p, &from, &to);
 	else
 		result = hashed ? read_hashed(p, &from, &to) : read_range(p, &from, &to);
 	bool single = !star && !hashed && !memchr(begun, '-', (size_t)(p->at - begun));
-	if (result < 0 || read_step(p, &step) < 0)
+	if (result < 0 || (!spread && read_step(p, &step) < 0))
 		return -1;
 	if (single && step)
 		to = p->field->max; /* 5/10: from 5 to the largest value */
-	if (hashed) {
+	if (hashed || spread) {
 		int width = step && step < to - from + 1 ? step : to - from + 1;
 		from += (int)(hash(p->seed, p->field->name) % (uint32_t)width);
 		if (!step)

@@ -16,7 +16,7 @@ struct zone;
 /* Five fields, as crontab(5) has them: minute hour day month weekday; lists, ranges, steps, names of months and
  * weekdays, 7 for Sunday, @yearly @annually @monthly @weekly @daily @midnight @hourly. If neither
  * the day nor the weekday begins with "*", either of them suffices. H stands for a value that is always the same for
- * the same seed: H, H(0-29), H/15, H(0-29)/10.
+ * the same seed: H, H(0-29), H/15, H(0-29)/10. 0~29 is H(0-29), and either end may be missing.
  *
  * When the clock changes: if the minute or the hour field begins with "*" (a wildcard job in cron(8) of Debian), a
  * local time that comes twice is due twice, and one that the clock jumps over is not due. Otherwise every local time

@@ -188,6 +188,11 @@ static void test_hash(void)
 	ok((a.minute & a.minute >> 15) != 0 && __builtin_ctzll(a.minute) < 15, "fifteen minutes apart");
 	cron_parse(&a, "H(10-20)/5 * * * *", "x", NULL);
 	ok(a.minute && !(a.minute & ~(((1ull << 21) - 1) & ~((1ull << 10) - 1))), "H(10-20)/5 stays within");
+	cron_parse(&a, "H(10-20) H H(30-31) H(5-12) H(0-2)", "x", NULL);
+	cron_parse(&b, "10~20 ~ 30~ 5~ ~TUE", "x", NULL);
+	ok(memcmp(&a, &b, sizeof a) == 0, "10~20 is H(10-20), and either end may be missing");
+	cron_parse(&a, "5,10~12 * * * *", "x", NULL);
+	ok(__builtin_popcountll(a.minute) == 2 && a.minute & 1 << 5, "one may stand in a list");
 }
 
 static void refused(const char *text, const char *part)
@@ -219,11 +224,17 @@ static void test_refused(void)
 	refused("99999999999 * * * *", "expected 0 to 59");
 	refused("-1 * * * *", "expected 0 to 59");
 	refused("H(5 * * * *", "expected H(5-5)");
+	refused("30~10 * * * *", "a range goes upwards, found 30-10");
+	refused("~60 * * * *", "minute: expected 0 to 59, found \"60\"");
+	refused("0~30/5 * * * *", "found \"/5\"");
+	refused("1-5~9 * * * *", "found \"~9\"");
+	refused("*~9 * * * *", "found \"~9\"");
+	refused("5x~9 * * * *", "expected a ~ between two values, found \"x~9\"");
 	refused("@reboot", "one of @yearly");
 	refused("0 0 30 2 *", "no month that is meant has that day");
 	refused("0 0 31 4,6 *", "no month that is meant has that day");
 	for (int i = 0; i < 50000; i++) {
-		static const char alphabet[] = "0123456789*/,- HLWJANSUNmonFRI@()?#";
+		static const char alphabet[] = "0123456789*/,- HLWJANSUNmonFRI@()?#~";
 		char text[40];
 		int n = chance(sizeof text - 1);
 		struct cron c;
