@@ -44,6 +44,7 @@ struct redis_lock {
 	bool unsettled;         /* a write may be on the primary alone */
 	struct lock_link
 		*moved; /* to the server of a cluster that has the key, as another has said; held. NULL: none has */
+	struct lock_link *asked; /* to the one to which the key's slot is being moved (ASK); held, in one operation */
 
 	/* Of the operation under way: */
 	bool inquires;   /* the call is with the server, which asks the hosts first; then comes the stage */
@@ -181,6 +182,7 @@ static void redis_start(struct redis_lock *l, int stage)
 	l->whole = false;
 	l->steps = 0;
 	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
+	redis_server_hold(s, &l->asked, NULL);
 	if (l->moved && lock_link_is_up(l->moved)) {
 		lock_op_ask(&l->user.op, l->moved, &l->user.call);
 		return;
@@ -208,19 +210,23 @@ static void redis_on_inquired(struct redis_lock *l)
 /* ---- answers ---- */
 
 /* "MOVED SLOT HOST:PORT": nothing was done, so that server is asked the same. Without a host it is on the one that
- * answers. false: the text says something else, or has said it too often. */
+ * answers. ASK: so is it, but in this operation alone, since the slot is still being moved there. false: the text says
+ * something else, or has said it too often. */
 static bool redis_follow(struct redis_lock *l, const char *text)
 {
 	const struct lock_link *from = l->user.op.link;
 	const char *space = strrchr(text, ' '), *colon = strrchr(text, ':');
 	int port = colon ? atoi(colon + 1) : 0;
+	bool asks = strncmp(text, "ASK ", 4) == 0;
 
-	if (strncmp(text, "MOVED ", 6) != 0 || !colon || colon < space || l->hops++ == HOPS)
+	if ((!asks && strncmp(text, "MOVED ", 6) != 0) || !colon || colon < space || l->hops++ == HOPS)
 		return false;
 	char *name = mem_dupn(space + 1, (size_t)(colon - space - 1));
 	struct lock_link *to = redis_server_at(l->server, *name ? name : from->url->host[0].name, port);
 	free(name);
-	redis_server_hold(l->server, &l->moved, to);
+	redis_server_hold(l->server, &l->asked, asks ? to : NULL);
+	if (!asks)
+		redis_server_hold(l->server, &l->moved, to);
 	l->whole = false;
 	lock_op_ask(&l->user.op, to, &l->user.call);
 	return true;
@@ -457,6 +463,8 @@ static void redis_on_ready(struct lock_call *c)
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 
 	lock_op_sent(&l->user.op);
+	if (l->user.op.link == l->asked)
+		redis_link_send_asking(l->asked);
 	redis_stages[l->stage].send(l);
 }
 
@@ -541,6 +549,7 @@ static void redis_free(struct lock_user *u)
 	struct redis_lock *l = (struct redis_lock *)u;
 
 	redis_server_hold(l->server, &l->moved, NULL);
+	redis_server_hold(l->server, &l->asked, NULL);
 	redis_server_hold(l->server, &l->host, NULL);
 	free(l->key);
 	free(l->state);

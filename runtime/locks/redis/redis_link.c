@@ -41,6 +41,7 @@ struct redis_link {
 	size_t bytes, elements;                                           /* of the answer that is coming in */
 	char mark[2 * MARK + 1];  /* of the connection: with it every stamp begins */
 	uint64_t asked, answered; /* stamps; the numbers in them */
+	struct lock_call asking;  /* in the queue before each question behind ASKING, whose answer has no stamp */
 	redisReply *held;         /* the answer whose stamp is still to come */
 	struct instant probed;    /* when the owner was last asked to ask something; of a link with push */
 	struct buf out;
@@ -223,8 +224,7 @@ static bool greeting_refused(struct redis_link *k, char what, const redisReply *
 	else if (what == 's' && error)
 		lock_link_lose(&k->link, LOCK_REFUSED, ERR_MISSING, "it refuses the database %d: %s", k->db, r->str);
 	else if (what == 'e' && says(r, "NOPERM"))
-		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
-		               "%s: docs/locks.md lists the rights that a lock needs", r->str);
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED, "%s" REDIS_RIGHTS, r->str);
 	else if (what == 'e' && !stamp_take(k, r))
 		link_mix_up(k, r);
 	else
@@ -289,16 +289,22 @@ static void link_tick(struct lock_link *link)
 static void link_take(struct redis_link *k, redisReply *r)
 {
 	redisReply *held = k->held;
+	struct lock_pipeline *q = &k->link.queue;
 
 	if (!lock_link_is_up(&k->link)) {
 		link_on_greeted(k, r);
 	} else if (k->push) {
 		k->push(k->link.arg, r);
-	} else if (!held && k->link.queue.count) {
+	} else if (!held && q->count && q->ring[q->at] == &k->asking) {
+		lock_pipeline_pop(q);
+		if (r->type == REDIS_REPLY_ERROR)
+			lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED, "it answered ASKING with: %s" REDIS_RIGHTS,
+			               r->str);
+	} else if (!held && q->count) {
 		k->held = r;
 		return;
 	} else if (held && stamp_take(k, r)) {
-		struct lock_call *c = lock_pipeline_pop(&k->link.queue);
+		struct lock_call *c = lock_pipeline_pop(q);
 		k->held = NULL;
 		if (c)
 			c->answered(c, held);
@@ -363,6 +369,26 @@ void redis_link_send(struct lock_link *link, struct lock_call *c, const char **w
 	link_flush(link);
 }
 
+/* Right before the question: what comes between takes it back, also the ECHO of a stamp. */
+void redis_link_send_asking(struct lock_link *link)
+{
+	struct redis_link *k = redis_link_of(link);
+
+	if (!lock_link_is_up(link))
+		return;
+	link_put(k, (const char *[]){ "ASKING", NULL });
+	lock_pipeline_push(&link->queue, &k->asking);
+}
+
+/* The question that follows is lost, too. */
+static void asking_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+{
+	(void)c;
+	(void)sent;
+	(void)outcome;
+	(void)why;
+}
+
 const char *redis_link_script(const struct lock_link *link, int which)
 {
 	const char *digest = ((const struct redis_link *)link)->digest[which];
@@ -391,5 +417,6 @@ struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *ur
 	k->db = db;
 	k->scripts = scripts;
 	k->push = push;
+	k->asking.lost = asking_on_lost;
 	return &k->link;
 }

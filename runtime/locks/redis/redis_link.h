@@ -19,6 +19,10 @@ struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *ur
 /* c's question, NULL-terminated. c: NULL: there is no answer, or nobody wants it. Only while the link is up. */
 void redis_link_send(struct lock_link *link, struct lock_call *c, const char **words);
 
+/* Before a question about a key of a slot that is being moved to this server of a cluster (ASK): it is answered there,
+ * and not sent back. */
+void redis_link_send_asking(struct lock_link *link);
+
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct lock_link *link, int which);
 

@@ -156,13 +156,12 @@ bool redis_answer_is(const redisReply *r, const char *word, const char *rest)
 /* ---- errors ---- */
 
 #define BEING_MOVED ": the key is being moved to another server of the cluster"
-#define RIGHTS ": docs/locks.md lists the rights that a lock needs"
 
 static const struct redis_error redis_errors[] = {
-	{ "NOPERM", LOCK_REFUSED, ERR_DENIED, RIGHTS },
+	{ "NOPERM", LOCK_REFUSED, ERR_DENIED, REDIS_RIGHTS },
 	{ "NOAUTH", LOCK_REFUSED, ERR_DENIED, "" },
-	{ "ERR The user executing the script can't", LOCK_REFUSED, ERR_DENIED, RIGHTS },
-	{ "ERR ACL failure in script", LOCK_REFUSED, ERR_DENIED, RIGHTS }, /* 7.2 and later */
+	{ "ERR The user executing the script can't", LOCK_REFUSED, ERR_DENIED, REDIS_RIGHTS },
+	{ "ERR ACL failure in script", LOCK_REFUSED, ERR_DENIED, REDIS_RIGHTS }, /* 7.2 and later */
 	{ "READONLY", LOCK_FAILED, ERR_UNREACHABLE, "" },
 	{ "LOADING", LOCK_FAILED, ERR_UNREACHABLE, "" },
 	{ "BUSY", LOCK_FAILED, ERR_UNREACHABLE, "" },

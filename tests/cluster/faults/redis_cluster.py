@@ -1,7 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
 """A Redis Cluster whose primary is frozen, and whose replica is promoted without what the primary had acknowledged: the
 old leader's term is over before anybody else leads. A server that has not the key's slot says who has; doctor names a
-cluster."""
+cluster. And a slot that is moved to another server, and left half moved."""
 
 import atexit
 import re
@@ -80,4 +80,37 @@ def test_failover() -> None:
         a.resume()
 
 
-run([test_failover])
+def test_half_moved() -> None:
+    """A slot whose keys are at their new server, and which nobody has assigned to it yet"""
+    with member() as a, member() as b:
+        a.cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        b.cli("CLUSTER", "MEET", "127.0.0.1", str(a.port), bus(a))
+        whole = wait_for(lambda: all("cluster_known_nodes:2" in s.cli("CLUSTER", "INFO") for s in (a, b)))
+        wait_for(lambda: all("cluster_state:ok" in s.cli("CLUSTER", "INFO") for s in (a, b)))
+        ok(whole, "a cluster of two primaries, of which one has all slots")
+        url, slot = f"redis://127.0.0.1:{a.port}/x", a.cli("CLUSTER", "KEYSLOT", "x")
+        ids = {s: s.cli("CLUSTER", "MYID") for s in (a, b)}
+        both = [Candidate("--lock", url, "-e", LEAD, options=FAST) for _ in range(2)]
+        wait_for(lambda: any(c.all("became_leader") for c in both))
+        b.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[a])
+        a.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[b])
+        while keys := a.cli("CLUSTER", "GETKEYSINSLOT", slot, "9").split():
+            a.cli("MIGRATE", "127.0.0.1", str(b.port), "", "0", "9000", "KEYS", *keys)
+        again = wait_for(lambda: sum(len(c.all("became_leader")) for c in both) == 2)
+        ok(again, "somebody leads again while the slot is half moved", [c.complaints()[-1:] for c in both])
+        terms = [e for c in both for e in c.events if e["event"] in ("became_leader", "stopped_leading")]
+        told = [e["event"] for e in sorted(terms, key=lambda e: e["seen"])]
+        same(told, ["became_leader", "stopped_leading", "became_leader"], "when the term of before is over")
+        shown = lunarch("status", "--lock", url)
+        ok(re.search(r"^leader +(?!nobody)\S", shown, re.M), "and status shows it", shown)
+        for s in b, a:
+            s.cli("CLUSTER", "SETSLOT", slot, "NODE", ids[b])
+        last = max(both, key=lambda c: c.all("became_leader")[-1]["seen"] if c.all("became_leader") else 0)
+        last.stop()
+        other = both[last is both[0]]
+        count = len(other.all("became_leader")) + 1
+        ok(other.wait("became_leader", count=count), "and when it is moved whole, a stop hands over there")
+        other.stop()
+
+
+run([test_failover, test_half_moved])
