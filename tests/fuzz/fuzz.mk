@@ -21,7 +21,7 @@ fuzz: fuzz-deps fuzz-programs
 fuzz-planted: fuzz-deps fuzz-programs
 	@tests/fuzz/fuzz.py planted $(TARGET)
 
-# The corpus in the tree, of what it has and what `make fuzz` has found: the least that covers the same.
+# The corpus in the tree, of what it has and what `make fuzz` has found: the fewest that reach the same edges.
 fuzz-merge: fuzz-deps fuzz-programs
 	@tests/fuzz/fuzz.py merge $(TARGET)
 

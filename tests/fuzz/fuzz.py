@@ -43,7 +43,6 @@ LONGEST = {"cron": 256, "lock_url": 256, "duration": 512, "postgres": 512, "temp
 LONGEST |= {"history": 1024, "crontab": 1024, "control": 2048, "record": 2048}
 PLANTED_RUNS = 400000  # in which a planted bug has to be found, in so many seconds at most:
 PLANTED_SECONDS = 1200
-CORPUS_FILES, CORPUS_BYTES = 120, 100000  # of a target, in the tree
 # Where addresses differ from run to run, so does what libFuzzer keeps, and a seed does not say what is tried: nor where
 # it looks into its directory by the clock (-reload). Not every container allows the first.
 SAME_ADDRESSES = (
@@ -182,27 +181,20 @@ def plant(only: list[str]) -> None:
 
 
 def merge(targets: list[str]) -> None:
-    """Of the tree's inputs those that cover something, which may be written by hand; then, of what was found, those
-    that reach other edges, the smallest first, as far as there is room."""
-    for target in (t for t in targets if t not in ("template", "crontab")):  # Lua is not instrumented
-        command = [program(target), "-merge=1", "-max_len=4096", "-detect_leaks=0"]
-        kept: list[str] = []
+    """The fewest inputs, of the tree's and of what was found, that reach the same edges, beside those that have a name:
+    findings, and what is written by hand."""
+    for target in targets:
         with tempfile.TemporaryDirectory() as small:
-            for option, source in (
-                ("-use_counters=1", corpus(target)),
-                ("-use_counters=0", os.path.join(FOUND, target)),
-            ):
-                if os.path.isdir(source):
-                    subprocess.run([*command, option, small, source], check=True, stderr=subprocess.DEVNULL)
-                kept += sorted(set(glob.glob(small + "/*")) - set(kept), key=os.path.getsize)
+            for path in glob.glob(corpus(target) + "/*"):
+                if not re.fullmatch("[0-9a-f]{40}", os.path.basename(path)):
+                    shutil.copy(path, small)
+            sources = [path for path in (corpus(target), os.path.join(FOUND, target)) if os.path.isdir(path)]
+            options = ["-set_cover_merge=1", "-use_counters=0", "-max_len=4096", "-detect_leaks=0"]
+            subprocess.run([program(target), *options, small, *sources], check=True, stderr=subprocess.DEVNULL)
             shutil.rmtree(corpus(target))
-            os.makedirs(corpus(target))
-            count = size = 0
-            for path in kept[:CORPUS_FILES]:
-                if size + os.path.getsize(path) <= CORPUS_BYTES:
-                    shutil.copy(path, corpus(target))
-                    count, size = count + 1, size + os.path.getsize(path)
-        ok(count, f"{target}: {count} inputs, {size} bytes")
+            shutil.copytree(small, corpus(target))
+            sizes = [os.path.getsize(path) for path in glob.glob(small + "/*")]
+        ok(sizes, f"{target}: {len(sizes)} inputs, {sum(sizes)} bytes")
 
 
 def main() -> None:
