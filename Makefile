@@ -169,7 +169,7 @@ $(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.
 # MUTATED, and asks for the programs). What has no mutant is the plain program's. A mutant is waited for less than the program as it is.
 M := $(BUILD)/mutants
 MUTATED_OBJ = $(MUTATED:%=$(M)/obj/%.o) $(M)/obj/chosen.o
-M_CFLAGS = $(ALL_CFLAGS) -w -Itests/lib -Itests/sim '-DPATIENCE_S=({ extern int mutant_chosen; mutant_chosen ? 10. : 60.; })'
+M_CFLAGS = $(ALL_CFLAGS) -w -O1 -g0 -Itests/lib -Itests/sim '-DPATIENCE_S=({ extern int mutant_chosen; mutant_chosen ? 10. : 60.; })'
 $(M)/obj/%.o: $(M)/src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(M_CFLAGS) -MMD -MP -c -o $@ $<

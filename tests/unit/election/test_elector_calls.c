@@ -581,6 +581,7 @@ int main(void)
 	snprintf(url, sizeof url, "file:%s/lock", dir);
 	path = url + strlen("file:");
 	refusals();
+	another_store();
 	asked();
 	observer();
 	paused();
@@ -588,7 +589,6 @@ int main(void)
 	unwritable();
 	hopeless();
 	low_token();
-	another_store();
 	foreign();
 	char command[140];
 	snprintf(command, sizeof command, "rm -rf '%s'", dir);
