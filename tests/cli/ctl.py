@@ -1,6 +1,6 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
-directories hold nobody else's sockets."""
+"""The control socket and ctl; readiness messages to systemd. In namespaces of its own (apart.py), so that it finds
+nobody else's sockets."""
 
 import atexit
 import http.client
@@ -452,8 +452,9 @@ def test_other_user() -> None:
     check(run("ctl", "status"), 0, "lock-mine", what="... and takes its own where it has one")
     check(run("ctl", "--lock", home + "/lock", "status"), 0, home, what="... unless another is chosen")
     mine.stop()
+    nobody_else = str(1_000_000_000 + os.getpid())  # whose directory in /tmp no other test's electors use
     r = subprocess.run(
-        ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "--", LUNARCH, "ctl", "why"],
+        ["setpriv", "--reuid", nobody_else, "--regid", nobody_else, "--clear-groups", "--", LUNARCH, "ctl", "why"],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
