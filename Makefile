@@ -197,7 +197,7 @@ include tests/fuzz/fuzz.mk
 
 # What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh
 # runs many, JOBS at a time: most of them wait, for leases and servers. TAP=1 prints every sentence (for counting); else prove's summary.
-JOBS    ?= $(shell expr 3 '*' $$(nproc))
+JOBS    ?= $(shell expr 4 '*' $$(nproc))
 SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
@@ -264,9 +264,12 @@ test-every: RUN = $(EVERY_QUEUE)
 test-rest: RUN = $(filter-out $(TEST_QUEUE),$(EVERY_QUEUE))
 test-every test-rest: test-deps go-deps fuzz-deps
 	@nice $(submake) servers & servers=$$!; \
-	$(submake) -j $$(nproc) built-plain && $(submake) built-rest && $(QUEUE) $(RUN); status=$$?; wait $$servers; exit $$status
+	$(submake) -j $$(nproc) built-plain || exit 1; \
+	exec 9>$(BUILD)/built-rest.lock; flock 9; nice $(submake) built-rest & rest=$$!; exec 9>&-; \
+	$(QUEUE) $(RUN); status=$$?; wait $$rest || status=1; wait $$servers; exit $$status
 
-# The programs of the other suites. One after the other: each builds with all processors.
+# The programs of the other suites, beside a queue whose entries mostly wait; it waits for them (tests/lib/job.sh) by the lock that this
+# holds. One after the other: each builds with all processors.
 built-rest: fuzz-deps
 	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
 

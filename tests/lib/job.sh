@@ -11,7 +11,15 @@ built() {
   MAKEFLAGS='' make --silent --no-print-directory "$1" >&2
 }
 
+# The programs of the other suites, which make test-every builds beside its queue: who comes before they are there waits for them.
+built_rest() {
+  [ ! -e "$build/built-rest.lock" ] || flock --shared "$build/built-rest.lock" true
+}
+
 set -- "$program"
+case $suite in
+  asan | tsan | fuzz | previous) built_rest ;;
+esac
 case $suite in
   plain) ;;
   sim) set -- "$program" --seeds "${SEEDS:-20000}" ;;

@@ -1,7 +1,6 @@
 #!/bin/sh
 # Runs the given entries of the tests' queue (job.sh) under prove, JOBS at a time: what took longest last time (durations.txt) begins
-# first, so that nothing long is left at the end; what needs the machine for itself (alone.txt) comes last, one at a time. Ends with the
-# ten slowest. TAP=1 prints every sentence, else there is prove's summary.
+# first, so that nothing long is left at the end. Ends with the ten slowest. TAP=1 prints every sentence, else there is prove's summary.
 set -eu
 say=--failures
 [ -z "${TAP:-}" ] || say=--verbose
@@ -12,9 +11,13 @@ if [ -z "${RESULTS:-}" ]; then
   trap 'rm -rf "$RESULTS"' EXIT
 fi
 
-# What waits for a server that is still to be built of Go modules would only take places.
+building=''
+flock --shared --nonblock "${BUILD:-build}/built-rest.lock" true 2>/dev/null || building=1
+
+# What waits for a program or a server that is still to be built would only take places.
 waits() {
   case $1 in
+    asan:* | tsan:* | fuzz:* | previous:*) [ "$building" ] ;;
     kube:* | etcd-*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/${1%%:*}/built" ] ;;
     store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
     store:*consul*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/consul/built" ] ;;
@@ -22,26 +25,11 @@ waits() {
   esac
 }
 
-run() {
-  jobs=$1
-  shift
-  [ $# = 0 ] || prove "$say" --exec tests/lib/job.sh --jobs "$jobs" "$@"
-}
-
-alone=' ' now='' later='' status=0
-while read -r entry _; do
-  case " $* " in *" $entry "*) alone="$alone$entry " ;; esac
-done <tests/lib/alone.txt
+now='' later='' status=0
 for entry in $(printf '%s\n' "$@" | tests/lib/durations.py order); do
-  case $alone in
-    *" $entry "*) ;;
-    *) if waits "$entry"; then later="$later $entry"; else now="$now $entry"; fi ;;
-  esac
+  if waits "$entry"; then later="$later $entry"; else now="$now $entry"; fi
 done
 # shellcheck disable=SC2086
-{
-  run "${JOBS:-6}" $now $later || status=1
-  run 1 $alone || status=1
-}
+prove "$say" --exec tests/lib/job.sh --jobs "${JOBS:-8}" $now $later || status=1
 tests/lib/durations.py tell "$RESULTS"
 exit "$status"

@@ -12,15 +12,16 @@ import threading
 import time
 from typing import Any
 
-from tests.lib.candidates import FAST, WATCHED, Candidate, stop_everyone, timing
+from tests.lib.candidates import Candidate, stop_everyone, timing
 from tests.lib.processes import alive, children, marked, scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-# A busy machine takes seconds to make a thousand processes die, and what is not dead within the kill allowance is for
-# good reasons the end of the program.
+# What is not dead within the kill allowance is for good reasons the end of the program, and these scripts keep the
+# processors busy themselves: a guard may wait seconds for one, and a thousand processes take many to die.
+BUSY = timing("12s", renew="5s", retry="300ms", stop_grace="500ms", kill="3s", drift="3s")
 CROWD = timing("30s", renew="8s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
@@ -51,7 +52,7 @@ def rob(case: Any) -> None:
 
 
 class Case:
-    def __init__(self, script: str, options: Any = FAST, apart: bool = False) -> None:
+    def __init__(self, script: str, options: Any = BUSY, apart: bool = False) -> None:
         self.dir = scratch()
         self.lock = os.path.join(self.dir, "lock")
         self.mark = f"STOP_TEST={self.dir}"
@@ -173,7 +174,7 @@ def lose_the_lease(script: str, how: str, tries: int = TRIES) -> None:
     """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves
     the script until the renew deadline, its grace, and the kill allowance."""
     name = f"{script[3:-4]}, {how}"
-    case = Case(script, CROWD if "thousand" in script else WATCHED, apart=how == "cut off")
+    case = Case(script, CROWD if "thousand" in script else BUSY, apart=how == "cut off")
     case.second = second = case.candidate("00-obedient.lua")
     second.wait("new_leader")
     began = time.monotonic()
