@@ -42,6 +42,7 @@ class Logged:
     def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
         self.process, self.pid = process, process.pid
         self.events: list[dict[str, Any]] = []
+        self.news = threading.Condition()
         self.closed = False
         threading.Thread(target=self._read, args=(log,), daemon=True).start()
 
@@ -53,7 +54,9 @@ class Logged:
                 except ValueError:
                     event = {"event": "unparsed", "message": line.rstrip()}
                 event["seen"] = time.monotonic()
-                self.events.append(event)
+                with self.news:
+                    self.events.append(event)
+                    self.news.notify_all()
         self.closed = True
 
     def all(self, event: str, text: str = "") -> list[dict[str, Any]]:
@@ -61,7 +64,8 @@ class Logged:
 
     def wait(self, event: str, text: str = "", count: int = 1, patience: float = PATIENCE) -> dict[str, Any] | None:
         """The so-many-th such event, or None if it does not come."""
-        wait_for(lambda: len(self.all(event, text)) >= count, patience)
+        with self.news:
+            self.news.wait_for(lambda: len(self.all(event, text)) >= count, patience)
         found = self.all(event, text)
         return found[count - 1] if len(found) >= count else None
 

@@ -593,7 +593,7 @@ def next_shared(store: Any) -> None:
 
 
 def racing(store: Any) -> None:
-    rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "1000")))
+    rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "250")))
     url = store.url(f"race-{uuid.uuid4().hex[:8]}")
     d = Driver(store.env)
     d.open(url)

@@ -43,13 +43,15 @@ sys.excepthook = _unbuilt
 
 
 def wait_for(predicate: Callable[[], T], patience: float = PATIENCE) -> T:
-    """What the predicate returns, as soon as that is true; after so many seconds, whatever it returns then."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
+    """What the predicate returns, soon after that is true; after so many seconds, whatever it returns then. It is asked
+    ever more seldom, since what it asks has to answer, beside other tests: who has waited for long can wait for a
+    twentieth more."""
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < patience:
         value = predicate()
         if value:
             return value
-        time.sleep(0.005)
+        time.sleep(min(max(0.005, waited / 20), 0.05))
     return predicate()
 
 

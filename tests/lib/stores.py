@@ -23,7 +23,7 @@ from tests.lib.proxy import Proxy
 
 class Store:
     name = "?"
-    rounds = 1000  # of the race; RACE=N: no more than that
+    rounds = 1000  # of the race, at most (lock_cases.py, RACE)
     revisions = True  # a version never comes back, whatever is done to the key
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
@@ -781,7 +781,7 @@ class MariaDB(Store):
     """Or MySQL itself, where MYSQLD says so."""
 
     name = "mysql" if os.environ.get("MYSQLD") else "mariadb"
-    rounds = 400  # each racer's first write logs in
+    rounds = 100  # each racer's first write logs in
     watches = False
     notices_by_hand = False
     user = "luna"  # without a password: the URL that a lock shows has none
