@@ -50,21 +50,41 @@ static void open_term(struct elector *e)
 	announce(e, true);
 }
 
+/* The second time, the lease is lost while the script stops. */
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
 	bool handed = e->handing && a->reason == LEASE_RESIGNED; /* not if the lease was lost before that */
 
 	e->quiet = a->reason == LEASE_DONE;
+	e->end_reason = a->reason;
+	e->end_why = e->ends  ? "the lease was lost before all of it had stopped"
+	             : handed ? reason_of_hand_over(e->why)
+	                      : reason_text(a->reason);
 	e->ended = handed ? "handed_over" : lease_reason_name(a->reason);
 	e->ended_term = lease_term(e->lease);
+	e->ends = true;
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
+	if (a->held)
+		elector_say(e, e->quiet ? LOG_DEBUG : LOG_INFO, "stopping",
+		            "%s (%s): the lease is held until all of it has stopped", lease_reason_name(a->reason),
+		            e->end_why);
+}
+
+/* A term that is told to end leads on until its script has stopped, or the lease is lost. Others wait for the release,
+ * so that was sent before. */
+static void close_lead(struct elector *e)
+{
+	enum lease_phase phase = lease_phase(e->lease);
+
+	if (!e->ends || phase == PHASE_ENDING)
+		return;
+	e->ends = false;
 	elector_say(e,
-	            !a->held   ? LOG_WARN
-	            : e->quiet ? LOG_DEBUG
-	                       : LOG_INFO,
-	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
-	            handed ? reason_of_hand_over(e->why) : reason_text(a->reason));
-	e->unannounced = true;
+	            phase == PHASE_LOST ? LOG_WARN
+	            : e->quiet          ? LOG_DEBUG
+	                                : LOG_INFO,
+	            "stopped_leading", "%s (%s)", lease_reason_name(e->end_reason), e->end_why);
+	announce(e, false);
 }
 
 static void answer_saves(struct elector *e, uint64_t save, bool good)
@@ -133,6 +153,7 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 		elector_read(e, a);
 	if (a->set & LEASE_DO_WRITE)
 		elector_write(e, a);
+	close_lead(e);
 	if (a->set & LEASE_DO_LEADER)
 		elector_report_leader(e, a->self);
 	if (a->set & LEASE_DO_NO_LEADER)
@@ -332,10 +353,6 @@ void elector_step(struct elector *e, struct lease_event ev)
 		elector_close_term(e);
 	}
 	e->events = NULL;
-	if (e->unannounced && lease_phase(e->lease) != PHASE_ENDING) {
-		e->unannounced = false;
-		announce(e, false); /* others wait for the release, so that was sent before */
-	}
 	elector_follow(e);
 	elector_arm(e);
 	elector_finish(e);

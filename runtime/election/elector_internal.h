@@ -30,9 +30,11 @@ struct elector {
 	enum lease_write writing;   /*     and what that was for, if it was a write */
 	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
 	int event_count;
-	bool closing;     /* elector_free was called */
-	bool unannounced; /* that the term has ended is not announced yet */
-	bool quiet;       /* the last term has ended as it was meant to: nobody has to hear of that */
+	bool closing;                 /* elector_free was called */
+	bool quiet;                   /* the last term has ended as it was meant to: nobody has to hear of that */
+	bool ends;                    /* stop was called, and it was not said yet that this candidate leads no more, */
+	enum lease_reason end_reason; /*     for this reason, */
+	const char *end_why;          /*     in words: static text */
 
 	struct record seen;         /* last known content of the store, */
 	struct version version;     /*     and its version */

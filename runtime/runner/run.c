@@ -22,12 +22,21 @@ static bool run_once(const struct run *r)
 	return options_flag(&r->options, OPTION_ONCE, false);
 }
 
+/* Until all of its term has stopped, or the lease is lost. */
+static bool candidate_leads(const struct candidate *p)
+{
+	struct elector_status st;
+
+	elector_status(p->elector, &st);
+	return st.leading && p->term.hooks.state != TERM_NONE;
+}
+
 void run_tell_systemd(struct run *r)
 {
 	uint32_t leading = 0, count = r->life.candidate_count;
 
 	for (uint32_t i = 0; i < count; i++)
-		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
+		leading += candidate_leads(r->candidates[i]);
 	if (r->life.ending)
 		return; /* it is told that it drains */
 	const char *ready = r->ready ? "" : "READY=1\n";

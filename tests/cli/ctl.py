@@ -398,6 +398,36 @@ def test_systemd() -> None:
     ok(c.wait("became_leader"), "systemd's socket without a listener disturbs nobody")
 
 
+def test_systemd_drain() -> None:
+    s, gate, path = listen(TMP + "/notify-drain"), TMP + "/gate", TMP + "/drain.lua"
+    with open(path, "w") as f:
+        f.write(
+            f"""local function waits() while exec({{ "test", "-e", "{gate}" }}).code ~= 0 do sleep(0.05) end end
+            return {{
+              {{ name = "slow", lock = "{TMP}/drains", on_leading = function() end, on_stopping = waits }},
+              {{ name = "quick", lock = "{TMP}/ends", on_leading = function() end }},
+            }}"""
+        )
+    c = Candidate(path, env={"NOTIFY_SOCKET": TMP + "/notify-drain", "LUNARCH_SHUTDOWN_GRACE": "300s"})
+    ok(states(s, "STATUS=leading 2 of 2"), "systemd: the status says how many elections it leads")
+    same(run("ctl", "--election", "slow", "resign", "1h", path).returncode, 0, "one resigns")
+    c.wait("draining")
+    c.wait("stopping", "resigned")
+    same(run("ctl", "--election", "quick", "resign", "1h", path).returncode, 0, "and the other one")
+    said = states(s, "STATUS=leading")[-1]
+    same(said, "STATUS=leading 1 of 2 elections", "who drains still leads")
+    c.wait("stopped_leading", "resigned")
+    same(
+        [e["election"] for e in c.all("stopped_leading")],
+        ["quick"],
+        "the log says of the other one that it leads no more, and not of this one",
+    )
+    open(gate, "w").close()
+    ok(c.wait("stopped_leading", "resigned", count=2), "until its on_stopping has returned")
+    c.stop()
+    s.close()
+
+
 def test_systemd_exec() -> None:
     """A unit of Type=notify that stands by must count as started, or systemd ends it."""
     s, lock = listen(TMP + "/notify-exec"), TMP + "/lock-systemd-exec"
@@ -474,5 +504,6 @@ test_protocol(*test_one())
 test_places()
 test_containers()
 test_systemd()
+test_systemd_drain()
 test_systemd_exec()
 done()

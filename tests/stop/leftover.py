@@ -70,7 +70,7 @@ def command() -> None:
         return
     open(path + ".end", "w").close()
     ok(renewed_beside(lock, leftover), "a command: the lease is renewed while what it left behind lives")
-    same(c.all("stopped_leading"), [], "a command: and the term goes on")
+    same(c.all("stopping") + c.all("stopped_leading"), [], "a command: and the term goes on")
     let_go(leftover)
     same(c.leave(), 7, "a command: its exit status is that of the command")
     ok(not alive(leftover), "a command: nothing is left of it")
@@ -91,7 +91,7 @@ def worker() -> None:
         return
     c.kill(signal.SIGKILL, c.worker())
     ok(renewed_beside(lock, leftover), "a worker: the lease is renewed while what it left behind lives")
-    same(c.all("stopped_leading"), [], "a worker: and the term goes on")
+    same(c.all("stopping") + c.all("stopped_leading"), [], "a worker: and the term goes on")
     let_go(leftover)
     same(c.event("print", "stopped")["message"], "stopped worker", "a worker: the term ends as with any dead worker")
 

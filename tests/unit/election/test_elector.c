@@ -40,20 +40,28 @@ struct candidate {
 	struct proof_self self;
 	struct elector *elector;
 	struct told *told;
+	bool drains; /* what lead started goes on until the test says that it has stopped */
 };
+
+static bool has_said(const struct candidate *c, const char *text)
+{
+	struct buf said = { 0 };
+
+	elector_why(c->elector, &said);
+	bool has = said.data && strstr(said.data, text);
+	buf_fini(&said);
+	return has;
+}
 
 /* A letter for each thing that happened; '!' before it, if the elector has said `event` by then. */
 static void note_order(struct candidate *c, char what, const char *event)
 {
-	struct buf said = { 0 };
 	size_t len = strlen(c->told->order);
 
-	elector_why(c->elector, &said);
-	if (event && said.data && strstr(said.data, event) && len < sizeof c->told->order - 2)
+	if (event && has_said(c, event) && len < sizeof c->told->order - 2)
 		c->told->order[len++] = '!';
 	if (len < sizeof c->told->order - 1)
 		c->told->order[len] = what;
-	buf_fini(&said);
 }
 
 static void on_lead(void *arg, const struct elector_term *t)
@@ -75,10 +83,11 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	struct candidate *c = arg;
 
 	(void)held, (void)stop_by;
-	note_order(c, 'S', "stopped_leading");
+	note_order(c, 'S', "stopp");
 	c->told->stops++;
 	c->told->reason = reason;
-	elector_stopped(c->elector, true);
+	if (!c->drains)
+		elector_stopped(c->elector, true);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -478,7 +487,7 @@ static const struct lock_ops *real_ops;
 static void spy_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
                       struct instant by, lock_done_fn *done, void *arg)
 {
-	note_order(spied, 'w', NULL);
+	note_order(spied, 'w', "stopped_leading");
 	real_ops->write(l, r, expected, durable, by, done, arg);
 }
 
@@ -520,9 +529,47 @@ static void order(void)
 	until(&c, &told.leads, 1);
 	elector_end(c.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
 	until(&c, &told.finished, 1);
-	is_str(told.order, "ownLaiSwnz",
+	is_str(told.order, "ownLaiSwzn",
 	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
-	       "that is logged and announced, the release before it is announced");
+	       "that is logged and announced, the release before it is logged and announced");
+	record_fini(&r);
+	stop(&c);
+}
+
+/* ---- when a term is over ---- */
+
+static bool leads(const struct candidate *c)
+{
+	struct elector_status s;
+
+	elector_status(c->elector, &s);
+	return s.leading;
+}
+
+static void drains(void)
+{
+	struct told told;
+	struct candidate c;
+
+	start(&c, &told, 6 * NSEC_PER_SEC);
+	until(&c, &told.leads, 1);
+	c.drains = true;
+	elector_end(c.elector, LEASE_SHUTDOWN, 0, 60 * NSEC_PER_SEC);
+	ok(has_said(&c, "stopping: shutdown") && !has_said(&c, "stopped_leading"),
+	   "a term that is told to end says so, and not that it leads no more");
+	until(&c, &told.renewals, told.renewals + 1);
+	ok(leads(&c) && !has_said(&c, "stopped_leading"), "it leads, and renews, until all of it has stopped");
+	elector_stopped(c.elector, true);
+	ok(!leads(&c) && has_said(&c, "stopped_leading: shutdown"), "then it says that it leads no more, and why");
+	until(&c, &told.leads, 2);
+	elector_end(c.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+	struct record r = look();
+	mem_replace(&r.holder, "somebody else");
+	replace(&r);
+	until(&c, &told.stops, 3);
+	ok(!leads(&c) && has_said(&c, "stopped_leading: resigned (the lease was lost"),
+	   "where the lease is lost meanwhile, it says so at once, although its script still stops");
+	elector_stopped(c.elector, true);
 	record_fini(&r);
 	stop(&c);
 }
@@ -702,6 +749,7 @@ int main(void)
 	extremes();
 	clocks();
 	order();
+	drains();
 	hands_over();
 	shares_wakeups();
 	taken_name();
