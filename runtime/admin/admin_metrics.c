@@ -79,6 +79,11 @@ static void add_transitions(struct buf *out, const struct metric *m, const struc
 	add_value(out, m, e, (int64_t)e->status->transitions);
 }
 
+static void add_namesake_writes(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	add_value(out, m, e, (int64_t)e->status->namesake_writes);
+}
+
 static void add_hook_errors(struct buf *out, const struct metric *m, const struct standing *e)
 {
 	add_value(out, m, e, e->hook_errors);
@@ -249,6 +254,9 @@ static const struct metric metrics[] = {
 	  add_service_published },
 	{ "lunarch_service_failures_total", "counter",
 	  "Attempts to keep the Service's address that failed or were refused.", add_service_failures },
+	{ "lunarch_same_identity_writes_total", "counter",
+	  "Writes of another candidate that has this one's identity, as far as they were seen: give each its own.",
+	  add_namesake_writes },
 	{ "lunarch_durations_info", "gauge", "The durations in force, as labels; 1.", add_durations },
 	{ "lunarch_hook_errors_total", "counter", "Hooks that raised an error or had to be killed.", add_hook_errors },
 };

@@ -171,13 +171,29 @@ static int store_check_open(struct store_trial *x, const char *url, const char *
 	return status;
 }
 
+/* A leader names as next only whom it has seen to write, so both live. */
+static void store_check_identities(struct store_trial *x, const struct record *r)
+{
+	const struct advice *a = r->advice;
+
+	if (*r->holder && advice_has(a, ADVICE_NEXT) && strcmp(a->next.identity, r->holder) == 0 &&
+	    strcmp(a->next.incarnation, r->incarnation) != 0)
+		store_trial_find(
+			x, "identity", STORE_NOTE,
+			"who leads and who comes next have one identity, %s: nobody can tell them apart. Give each "
+			"its own (--identity, LUNARCH_IDENTITY)",
+			r->holder);
+}
+
 /* -1 with *err: the user's own URL names a record of who comes next, which is no lock. */
 static int store_check_own(struct store_trial *x, const char *url, struct err *err)
 {
 	struct lock_client own = { .env.state_dir = x->client[0].env.state_dir };
-	bool next = lock_client_open(&own, x->loop, url, err) == 0 && lock_client_read(&own) == LOCK_OK &&
-	            nomination_is(&own.record);
+	bool is = lock_client_open(&own, x->loop, url, err) == 0 && lock_client_read(&own) == LOCK_OK;
+	bool next = is && nomination_is(&own.record);
 
+	if (is && !next)
+		store_check_identities(x, &own.record);
 	if (next)
 		err_set(err, ERR_USAGE, "%s is no lock, but the record of who comes next beside one: name that lock",
 		        lock_client_url(&own));

@@ -110,13 +110,12 @@ static void meet_namesake(void *arg)
 {
 	struct elector *e = arg;
 
-	if (!e->namesake)
+	if (e->namesake_writes++ == 0)
 		elector_say(
 			e, LOG_WARN, "same_identity",
 			"another candidate that runs now has the identity %s, too: nobody can tell them apart. Give each "
 			"its own (--identity, LUNARCH_IDENTITY)",
 			e->author.identity);
-	e->namesake = true;
 	e->namesake_at = clock_now();
 }
 

@@ -153,7 +153,8 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	const char *lacks;
 	bool worker; /* its user could lead: elector_ready */
 	struct lease_standing standing;
-	nsec namesake_for; /* since another candidate with this identity was last seen to write; -1: never */
+	uint64_t namesake_writes; /* by other candidates with this identity, as far as they were seen, */
+	nsec namesake_for;        /*     and since the last one; -1: there was none */
 	const char *paused_why;
 	const char *trouble; /* what was last wrong with the store or the record, and is not over */
 	nsec trouble_for;

@@ -52,7 +52,8 @@ struct elector {
 	const char *ended;   /* why the last term of ours ended, for the record: static text, */
 	uint64_t ended_term; /*     and which that was */
 
-	bool namesake; /* another candidate with this identity was met, the last time then */
+	uint64_t namesake_writes; /* of other candidates with this identity, as far as they were seen, the last one then
+	                           */
 	struct instant namesake_at;
 
 	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */

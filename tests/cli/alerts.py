@@ -89,6 +89,16 @@ CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]
         {f"lunarch_store_last_contact_seconds{{{B}}}": "60x1000"},
     ),
     (
+        *("SameIdentity", "20m", ON_B),
+        "web: another candidate has the identity of b:1: give each its own (--identity)",
+        {f"lunarch_same_identity_writes_total{{{B}}}": "0+1x1000"},
+        # It was mended, or never so.
+        {
+            f"lunarch_same_identity_writes_total{{{A}}}": "7x1000",
+            f"lunarch_same_identity_writes_total{{{B}}}": "0x1000",
+        },
+    ),
+    (
         *("CandidateCouldNotLead", "30m", ON_B),
         "b:1 could not have led web for a quarter of an hour: `lunarch ctl why` there says why not",
         {f"lunarch_could_lead{{{A}}}": "1x1000", f"lunarch_could_lead{{{B}}}": "0x1000"},

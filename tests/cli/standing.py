@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 
 from tests.lib.asked import Asked
-from tests.lib.candidates import FAST, STEADY, stop_everyone
-from tests.lib.processes import scratch, wait_for
+from tests.lib.candidates import FAST, STEADY, Candidate, stop_everyone
+from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.servers import Redis
 from tests.lib.tap import done, note, ok, same
 
@@ -46,20 +47,35 @@ def says(c: Asked, words: str, what: str) -> None:
 
 def test_same_identity() -> None:
     lock = os.path.join(TMP, "same")
-    both = []
-    for event in ("became_leader", "new_leader"):
-        both.append(Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=FAST))
-        both[-1].event(event)
-    for c, who in zip(both, ("leader", "standby")):
-        ok(c.wait("same_identity", patience=LONG), f"the {who} of two with one identity is told so")
+    bob = Candidate("--lock", lock, "-e", "sleep(1e6)", options=FAST)
+    bob.event("became_leader")
+    both = [Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=FAST) for _ in range(2)]
+    for c in both:
+        c.event("new_leader")
+    bob.stop()
+    wait_for(lambda: both[0].all("became_leader") or both[1].all("became_leader"))
+    for c, who in zip(both if both[0].all("became_leader") else both[::-1], ("leader", "standby")):
+        ok(c.wait("same_identity", patience=LONG), f"the {who} of two that stood by with one identity is told so")
         why = c.why()
         ok("another candidate has this one's identity, ann" in why, f"and so is who asks the {who} why", why)
         same(len(c.all("same_identity")), 1, "once")
+        ok(
+            c.metric("lunarch_same_identity_writes_total") > 0,
+            f"and the {who}'s metric counts what the other one writes",
+        )
+    wait_for(lambda: '"next"' in open(lock).read())
+    r = subprocess.run([LUNARCH, "doctor", "--lock", lock], capture_output=True, text=True)
+    told = "who leads and who comes next have one identity, ann"
+    ok(r.returncode == 0 and told in r.stdout, "doctor says so, and that the store is fit", r.stdout + r.stderr)
     for c in both:
         c.kill(signal.SIGKILL)
     again = Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=FAST)
     again.event("became_leader")
-    same(again.all("same_identity"), [], "one that is started again after its death is alone")
+    same(
+        (again.all("same_identity"), again.metric("lunarch_same_identity_writes_total")),
+        ([], 0.0),
+        "one that is started again after its death is alone",
+    )
 
 
 def test_script_error() -> None:
