@@ -412,7 +412,8 @@ def crowded(s: Any) -> None:
 
 
 def release_conflict(s: Any) -> None:
-    """Something else was written between the look and the release."""
+    """Something else was written between the look and the release: before the term's first renewal, while the record
+    has no token in it."""
     met: list[int] = []
 
     def rule(h: Any) -> Any:
@@ -423,9 +424,7 @@ def release_conflict(s: Any) -> None:
         return conflict(h)
 
     s.api.rule = rule
-    c = s.leader()
-    # Before that the record has no token yet: by that of the edit it is taken for another one, and left to expire.
-    s.renewed(1)
+    c = s.leader(times=timing("400s", renew="240s", retry="60s"))
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "T39 a stop whose release is answered 409 is a clean one")
     same(

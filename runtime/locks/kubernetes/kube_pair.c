@@ -75,14 +75,26 @@ struct version kube_pair_version(const struct kube_pair *p)
 	return v;
 }
 
-int64_t kube_pair_token(const struct kube_pair *p)
+json_t *kube_pair_last(const struct kube_pair *p)
 {
-	int64_t number = 0;
+	int i = p->count - 1;
 
-	for (int i = 0; i < p->count; i++)
-		if (p->part[i].object)
-			kube_object_number(p->part[i].object, &number, NULL);
-	return number;
+	while (i > 0 && !p->part[i].object)
+		i--;
+	return p->part[i].object;
+}
+
+int64_t kube_pair_token(struct kube_pair *p, const json_t *last, const char *write)
+{
+	const char *uid = kube_object_uid(last);
+
+	if (*write && *uid && strcmp(p->first.write, write) == 0 && strcmp(p->first.uid, uid) == 0)
+		return p->first.token;
+	snprintf(p->first.write, sizeof p->first.write, "%s", write);
+	snprintf(p->first.uid, sizeof p->first.uid, "%s", uid);
+	p->first.token = 0;
+	kube_object_number(last, &p->first.token, NULL);
+	return p->first.token;
 }
 
 /* ---- records ---- */

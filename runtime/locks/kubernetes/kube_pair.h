@@ -22,6 +22,10 @@ struct kube_pair {
 	struct kube_part part[2]; /* the last one is the Lease, if there are two */
 	int count;
 	const struct kube_url *url;
+	struct {
+		char write[33], uid[64];
+		int64_t token;
+	} first; /* what kube_pair_token has answered last, and of which record */
 };
 
 /* The parts that the URL names, without objects. url: borrowed, outlives p. Each part's watch calls news(part, ...). */
@@ -36,8 +40,13 @@ void kube_part_keep(struct kube_part *part, struct json_t *object);
 struct version kube_pair_version(const struct kube_pair *p);
 void kube_version_add(struct version *v, const struct json_t *object); /* the next part's */
 
-/* The version of the last part that is there: a pair's Lease is written last. */
-int64_t kube_pair_token(const struct kube_pair *p);
+/* The last part that is there: a pair's Lease is written last. */
+struct json_t *kube_pair_last(const struct kube_pair *p);
+
+/* The token of the record by that write, which the last part shows: its version, and as long as it is the same object
+ * (uid) that shows this write, the version with which that was first seen. So who edits a label gives the record no
+ * other token. */
+int64_t kube_pair_token(struct kube_pair *p, const struct json_t *last, const char *write);
 
 /* What the objects say together. KUBE_NOTHING: there is no record in any. KUBE_FOREIGN: *err says which part is, and
  * why. r: initialised. */

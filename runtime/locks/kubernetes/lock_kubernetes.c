@@ -211,7 +211,8 @@ static void kube_finish_read(struct lock_op *op)
 		lock_op_finish(op, &(struct lock_result){ .outcome = LOCK_ABSENT, .version = version });
 		break;
 	case KUBE_FOUND:
-		lock_op_found_record(op, &r, version.text, kube_pair_token(&l->pair));
+		lock_op_found_record(op, &r, version.text,
+		                     kube_pair_token(&l->pair, kube_pair_last(&l->pair), r.write));
 		break;
 	}
 	record_fini(&r);
@@ -323,13 +324,14 @@ static void kube_conflict(struct kube_lock *l, const struct kube_answer *a)
 }
 
 /* The answer is what is stored now. That has to be what was sent: something in the server may have changed it. */
-static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
+static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer *a, struct err *err)
 {
+	int64_t number;
 	char name[33];
 
 	if (!a->object)
 		return err_set(err, ERR_INVALID, "the API server's answer is no JSON") == 0;
-	if (kube_object_number(a->object, number, err) < 0)
+	if (kube_object_number(a->object, &number, err) < 0)
 		return false;
 	kube_object_write_name(l->pair.part[l->at].kind, a->object, name);
 	if (strcmp(name, l->record->write) != 0)
@@ -377,6 +379,7 @@ static void kube_linger(struct kube_lock *l)
 
 static void kube_on_stored(struct kube_lock *l, const struct kube_answer *a)
 {
+	l->token = kube_pair_token(&l->pair, a->object, l->record->write);
 	kube_part_keep(&l->pair.part[l->at], a->object);
 	kube_version_add(&l->wrote, a->object);
 	if (++l->at < l->pair.count) {
@@ -413,7 +416,7 @@ static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
 		kube_fail_made(l, a);
 	else if (a->status != (created ? 201 : 200))
 		kube_fail(l, a);
-	else if (!kube_stored_ours(l, a, &l->token, &why))
+	else if (!kube_stored_ours(l, a, &why))
 		lock_op_fail(&l->op, LOCK_UNKNOWN, why.code, "%s", why.text);
 	else
 		kube_on_stored(l, a);

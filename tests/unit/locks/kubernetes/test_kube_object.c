@@ -3,6 +3,7 @@
  * numbers T.. are those of the cases in tests/cluster/kubernetes/README.md. */
 #include "base/mem.h"
 #include "locks/kubernetes/kube_object.h"
+#include "locks/kubernetes/kube_pair.h"
 #include "tap.h"
 
 #include <jansson.h>
@@ -363,8 +364,30 @@ static void test_kept(void)
 	record_fini(&r);
 }
 
+static int64_t token_of(struct kube_pair *p, const char *uid, const char *version, const char *write)
+{
+	json_t *object = json_pack("{s:{s:s, s:s}}", "metadata", "uid", uid, "resourceVersion", version);
+	int64_t token = kube_pair_token(p, object, write);
+
+	json_decref(object);
+	return token;
+}
+
+static void test_token(void)
+{
+	struct kube_pair p = { .count = 1 };
+
+	is_int(token_of(&p, "u-1", "77", "aa"), 77, "a record's token is its object's version");
+	is_int(token_of(&p, "u-1", "78", "aa"), 77, "who edits something else of the object gives it no other one");
+	is_int(token_of(&p, "u-1", "79", "bb"), 79, "another write has another one");
+	is_int(token_of(&p, "u-2", "80", "bb"), 80, "and so has a create that is applied again after a deletion");
+	is_int(token_of(&p, "u-2", "81", ""), 81, "what is by no write of ours");
+	is_int(token_of(&p, "u-2", "82", ""), 82, "has the newest");
+}
+
 int main(void)
 {
+	test_token();
 	test_client_go();
 	test_missing();
 	test_wrong();
