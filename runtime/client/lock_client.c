@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "lease/nomination.h"
-#include "locks/driver/driver_faults.h"
 #include "loop/offload.h"
 
 #include <ev.h>
@@ -155,14 +154,6 @@ void lock_client_start_write(struct lock_client *c, const struct version *expect
 {
 	c->expected = *expected;
 	c->lock->ops->write(c->lock, &c->record, &c->expected, durable, lock_client_begin(c), lock_client_on_done, c);
-}
-
-bool lock_client_start_raw(struct lock_client *c, const char *text, size_t len, const struct version *expected)
-{
-	c->expected = *expected;
-	c->busy =
-		driver_fault_write_raw(c->lock, text, len, &c->expected, lock_client_begin(c), lock_client_on_done, c);
-	return c->busy;
 }
 
 bool lock_client_found_next(const struct lock_client *c)

@@ -58,10 +58,6 @@ void lock_client_start_write(struct lock_client *c, const struct version *expect
 enum lock_outcome lock_client_wait(struct lock_client *c);
 void lock_client_cancel(struct lock_client *c);
 
-/* Writes this text, whatever it is, in place of a record. false: it cannot, since this is no lock in Lua. Else as
- * lock_client_wait; text is borrowed until then. */
-bool lock_client_start_raw(struct lock_client *c, const char *text, size_t len, const struct version *expected);
-
 /* The last read found what says who comes next in an election: no lock. */
 bool lock_client_found_next(const struct lock_client *c);
 

@@ -156,7 +156,7 @@ static char *scratch_url(const char *url, const struct lock *l)
 }
 
 /* The user's own URL is opened, which tells its mistakes, and closed: nothing is done there. */
-static int store_check_open(struct store_trial *x, const char *url, const char *state_dir, struct err *err)
+static int store_check_open(struct store_trial *x, const char *url, const char *state_dir, bool full, struct err *err)
 {
 	struct lock_client own = { .env.state_dir = state_dir };
 	int status = lock_client_open(&own, x->loop, url, err);
@@ -165,6 +165,8 @@ static int store_check_open(struct store_trial *x, const char *url, const char *
 	lock_client_close(&own);
 	for (int i = 0; status == 0 && i < STORE_WRITERS; i++) {
 		x->client[i].env.state_dir = state_dir;
+		if (full && i < 2)
+			x->faults[i] = driver_faults_new(x->loop, &x->client[i].env);
 		status = lock_client_open(&x->client[i], x->loop, scratch, err);
 	}
 	x->scratch = scratch;
@@ -270,7 +272,7 @@ int store_check_run(const char *url, const char *state_dir, bool full, store_fou
 		err_set(err, ERR_SYSTEM, "cannot make an event loop");
 		goto done;
 	}
-	if (store_check_open(x, url, state_dir, err) < 0)
+	if (store_check_open(x, url, state_dir, full, err) < 0)
 		goto done;
 	report->scratch = mem_dup(x->client[0].lock->url);
 	status = store_check_connect(x, err);
@@ -281,6 +283,8 @@ int store_check_run(const char *url, const char *state_dir, bool full, store_fou
 done:
 	for (int i = 0; i < STORE_WRITERS; i++)
 		lock_client_close(&x->client[i]);
+	for (int i = 0; i < 2; i++)
+		driver_faults_free(x->faults[i]);
 	if (x->loop)
 		ev_loop_destroy(x->loop);
 	free(x->scratch);

@@ -3,7 +3,7 @@
  * Done inside the clients that a lock file has of Lunarch, so that TLS is no obstacle and no time is too short. */
 #include "client/store_full_internal.h"
 
-#include "locks/driver/driver_faults.h"
+#include "client/driver_faults.h"
 
 #include <string.h>
 
@@ -21,10 +21,10 @@ static bool cut_write(struct full *f, enum driver_fault way, int nth, const stru
 	struct version e = *expected;
 
 	full_fill(f, f->a);
-	driver_fault_next(f->a->lock, way, nth);
+	driver_fault_next(f->x->faults[0], way, nth);
 	lock_client_start_write(f->a, &e, true);
 	lock_client_wait(f->a);
-	*met = driver_fault_met(f->a->lock);
+	*met = driver_fault_met(f->x->faults[0]);
 	return full_true(f, f->a) && full_works_again(f, f->a, AFTER);
 }
 
@@ -33,9 +33,9 @@ static bool cut_read(struct full *f, enum driver_fault way, int nth, bool *met)
 {
 	if (lock_client_read(f->b) != LOCK_OK)
 		return true; /* nobody can say */
-	driver_fault_next(f->a->lock, way, nth);
+	driver_fault_next(f->x->faults[0], way, nth);
 	enum lock_outcome o = lock_client_read(f->a);
-	*met = driver_fault_met(f->a->lock);
+	*met = driver_fault_met(f->x->faults[0]);
 	if (o == LOCK_OK && strcmp(f->a->record.write, f->b->record.write) != 0)
 		full_unfit(
 			f,
@@ -97,7 +97,7 @@ void full_cut(struct full *f)
 {
 	int lost = 0;
 
-	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
 		full_note(f, FULL_NO_DRIVER);
 		return;
 	}

@@ -3,7 +3,7 @@
 #include "client/store_full_internal.h"
 
 #include "base/mem.h"
-#include "locks/driver/driver_faults.h"
+#include "client/driver_faults.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -39,8 +39,10 @@ static const struct foreign {
 /* true: it is there, and f->at is its version. */
 static bool foreign_put(struct full *f, const char *text, size_t len)
 {
-	if (lock_client_read(f->b) != LOCK_ABSENT || !lock_client_start_raw(f->b, text, len, &none))
+	if (lock_client_read(f->b) != LOCK_ABSENT || !driver_fault_raw(f->x->faults[1], text, len))
 		return false;
+	full_fill(f, f->b);
+	lock_client_start_write(f->b, &none, false);
 	f->put = lock_client_wait(f->b);
 	if (f->put != LOCK_OK)
 		snprintf(f->why, sizeof f->why, "%s", store_trial_why(f->b));
@@ -106,7 +108,7 @@ void full_foreign(struct full *f)
 	size_t i = 0;
 	int done = 0;
 
-	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
 		full_note(f, FULL_NO_DRIVER);
 		goto out;
 	}
@@ -141,7 +143,7 @@ static enum lock_outcome faulty_write(struct full *f, enum driver_fault fault, n
 
 	full_fill(f, f->a);
 	f->a->within = within;
-	driver_fault_next(f->a->lock, fault, LATE_MS);
+	driver_fault_next(f->x->faults[0], fault, LATE_MS);
 	lock_client_start_write(f->a, &expected, true);
 	enum lock_outcome o = lock_client_wait(f->a);
 	f->a->within = 0;
@@ -174,7 +176,7 @@ static bool made(struct full *f)
 
 void full_faults(struct full *f)
 {
-	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
 		full_note(f, FULL_NO_DRIVER);
 		return;
 	}
@@ -201,14 +203,14 @@ static bool kill_once(struct full *f, nsec after)
 	lock_client_start_write(f->a, &expected, true);
 	while (f->a->busy && !instant_passed(until, clock_now()))
 		ev_run(f->x->loop, EVRUN_NOWAIT);
-	driver_fault_signal(f->a->lock, SIGKILL);
+	driver_fault_signal(f->x->faults[0], SIGKILL);
 	lock_client_wait(f->a);
 	return full_true(f, f->a) && full_works_again(f, f->a, "after its process was killed in the middle of a write");
 }
 
 void full_killed(struct full *f)
 {
-	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
 		full_note(f, FULL_NO_DRIVER);
 		return;
 	}
@@ -230,19 +232,19 @@ static bool stop_once(struct full *f, bool on)
 	struct version expected = f->at;
 
 	full_fill(f, f->a);
-	driver_fault_signal(f->a->lock, SIGSTOP);
+	driver_fault_signal(f->x->faults[0], SIGSTOP);
 	f->a->within = SHORT;
 	lock_client_start_write(f->a, &expected, true);
 	lock_client_wait(f->a);
 	f->a->within = 0;
 	if (on)
-		driver_fault_signal(f->a->lock, SIGCONT);
+		driver_fault_signal(f->x->faults[0], SIGCONT);
 	return full_true(f, f->a) && full_works_again(f, f->a, "after its process stood still");
 }
 
 void full_stopped(struct full *f)
 {
-	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
 		full_note(f, FULL_NO_DRIVER);
 		return;
 	}

@@ -4,6 +4,7 @@
 #ifndef LUNARCH_STORE_TRIAL_H
 #define LUNARCH_STORE_TRIAL_H
 
+#include "client/driver_faults.h"
 #include "client/lock_client.h"
 #include "client/store_report.h"
 
@@ -14,9 +15,10 @@
 struct store_trial {
 	struct ev_loop *loop;
 	struct lock_client client[STORE_WRITERS];
-	char *scratch;             /* the URL that they were opened by */
-	struct version at, before; /* what the scratch record has now, and had before its last term */
-	int64_t token;             /* the last term's */
+	struct driver_faults *faults[2]; /* of the drivers of the first two; NULL: there is no whole examination */
+	char *scratch;                   /* the URL that they were opened by */
+	struct version at, before;       /* what the scratch record has now, and had before its last term */
+	int64_t token;                   /* the last term's */
 	uint64_t term;
 	struct err doubt; /* why the last question had no certain answer */
 	store_found_fn *found;

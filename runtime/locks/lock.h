@@ -16,6 +16,7 @@ struct ev_loop;
 struct lock;
 struct lock_identity;
 struct lock_listing;
+struct lock_tap;
 struct offload;
 struct reaper;
 
@@ -49,6 +50,7 @@ struct lock_env {
 	struct offload *offload;    /* runs blocking calls off the loop */
 	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
 	const char *state_dir;      /* of --state-dir, for lock_state_dir; NULL or "": the user's */
+	struct lock_tap *tap;       /* stands between a lock in Lua and its driver (driver_link.h); NULL: nobody */
 	struct lock_shared *shared; /* private: see lock_env_share */
 	bool opens_next;            /* private to locks/: lock_open_next is opening */
 };

@@ -61,16 +61,6 @@ struct driver_link {
 	uint64_t ping, before; /* its number; how many messages had come at the last look */
 	int rounds;            /* of looks */
 	struct instant looked;
-
-	struct { /* driver_link_spoil */
-		uint64_t id;
-		enum driver_fault fault;
-		int n;
-		bool met;          /* the driver says so, of a fault of its store's */
-		struct buf answer; /* kept back */
-		uint64_t number;   /* of its connection */
-		ev_timer timer;
-	} spoilt;
 };
 
 static struct driver_link *link_of(struct lock_link *link)
@@ -162,8 +152,6 @@ static void link_free(struct lock_link *link)
 {
 	struct driver_link *k = link_of(link);
 
-	ev_timer_stop(link->env->loop, &k->spoilt.timer);
-	buf_fini(&k->spoilt.answer);
 	free(k->bytes);
 	free(k);
 }
@@ -331,52 +319,6 @@ static void link_deliver(struct driver_link *k, const struct driver_answer *a)
 		c->answered(c, a);
 }
 
-static void link_on_late_answer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct driver_link *k = w->data;
-	struct driver_answer a;
-	struct wire m;
-
-	(void)loop;
-	(void)revents;
-	lock_link_enter(&k->link);
-	if (!lock_link_ended(&k->link, k->spoilt.number) &&
-	    driver_message_open(&m, k->spoilt.answer.data, k->spoilt.answer.len) == DRIVER_ANSWER &&
-	    driver_answer_get(&m, &a))
-		link_deliver(k, &a);
-	lock_link_leave(&k->link);
-}
-
-static bool is_of_store(enum driver_fault fault)
-{
-	return fault == DRIVER_FAULT_STORE_LOST || fault == DRIVER_FAULT_STORE_AGAIN;
-}
-
-/* true: the answer is not for its asker now. */
-static bool link_spoils(struct driver_link *k, const struct driver_answer *a, size_t len)
-{
-	enum driver_fault fault = k->spoilt.id == a->id ? k->spoilt.fault : DRIVER_FAULT_NONE;
-	uint64_t number = k->link.number;
-
-	if (fault == DRIVER_FAULT_NONE || is_of_store(fault))
-		return false;
-	k->spoilt.fault = DRIVER_FAULT_NONE;
-	if (fault == DRIVER_FAULT_ANSWER_LATE) {
-		k->spoilt.number = number;
-		k->spoilt.answer.len = 0;
-		buf_add(&k->spoilt.answer, k->bytes, len);
-		ev_now_update(k->link.env->loop);
-		ev_timer_stop(k->link.env->loop, &k->spoilt.timer);
-		ev_timer_set(&k->spoilt.timer, k->spoilt.n / 1000., 0.);
-		ev_timer_start(k->link.env->loop, &k->spoilt.timer);
-	} else if (fault == DRIVER_FAULT_ANSWER_TWICE) {
-		link_deliver(k, a);
-		if (!lock_link_ended(&k->link, number))
-			link_deliver(k, a);
-	}
-	return true;
-}
-
 static void link_opened(struct driver_link *k, const struct driver_opened *o)
 {
 	enum err_code code = o->code > ERR_NONE && o->code <= ERR_SYSTEM ? (enum err_code)o->code : ERR_SYSTEM;
@@ -401,34 +343,22 @@ static void link_on_pong(struct driver_link *k, uint64_t number)
 	lock_link_tick(&k->link, SILENCE_S);
 }
 
-static void link_on_lost(struct driver_link *k, uint64_t id)
-{
-	if (is_of_store(k->spoilt.fault) && k->spoilt.id == id)
-		k->spoilt.met = true;
-	else
-		link_nonsense(k, "that it has lost an answer, which it was not told to");
-}
-
 /* What comes when the link is up. false: it makes no sense. */
-static bool link_take(struct driver_link *k, enum driver_type type, struct wire *w, size_t len)
+static bool link_take(struct driver_link *k, enum driver_type type, struct wire *w)
 {
 	struct driver_answer answer;
 	struct driver_changed changed;
 	struct driver_watching watching;
 	struct driver_pong pong;
-	struct driver_lost lost;
 
 	if (type == DRIVER_ANSWER && driver_answer_get(w, &answer)) {
-		if (!link_spoils(k, &answer, len))
-			link_deliver(k, &answer);
+		link_deliver(k, &answer);
 	} else if (type == DRIVER_CHANGED && driver_changed_get(w, &changed)) {
 		k->events->changed(k->link.arg, changed.key);
 	} else if (type == DRIVER_WATCHING && driver_watching_get(w, &watching)) {
 		k->events->watching(k->link.arg, &watching);
 	} else if (type == DRIVER_PONG && driver_pong_get(w, &pong)) {
 		link_on_pong(k, pong.number);
-	} else if (type == DRIVER_LOST && driver_lost_get(w, &lost)) {
-		link_on_lost(k, lost.id);
 	} else {
 		return false;
 	}
@@ -444,7 +374,7 @@ static void link_message(struct driver_link *k, size_t len)
 	k->messages++;
 	if (k->link.state == LOCK_LINK_GREETING && type == DRIVER_OPENED && driver_opened_get(&w, &opened))
 		link_opened(k, &opened);
-	else if (k->link.state != LOCK_LINK_UP || !link_take(k, type, &w, len))
+	else if (k->link.state != LOCK_LINK_UP || !link_take(k, type, &w))
 		link_nonsense(k, "a message that makes no sense");
 }
 
@@ -484,10 +414,13 @@ static void link_parse(struct lock_link *link)
 
 static void link_start(struct driver_link *k)
 {
+	const struct lock_env *env = k->link.env;
 	struct err err;
 
 	k->started = clock_now();
 	k->pid = driver_process_start(&k->link.fd, &err);
+	if (k->pid > 0 && env->tap)
+		k->link.fd = env->tap->started(env->tap, k->pid, k->link.fd);
 	if (k->pid > 0)
 		k->child = reaper_add(lock_reaper(k->link.env), k->pid, link_on_ended, k, &err);
 	if (k->pid > 0 && k->child) {
@@ -555,8 +488,6 @@ struct lock_link *driver_link_new(struct lock_env *env, const char *place, const
 	k->name = name;
 	k->last = &k->first;
 	k->bytes = mem_zero(DRIVER_MAX);
-	ev_init(&k->spoilt.timer, link_on_late_answer);
-	k->spoilt.timer.data = k;
 	return &k->link;
 }
 
@@ -575,9 +506,8 @@ uint64_t driver_link_id(struct lock_link *link)
 bool driver_link_ask(struct lock_link *link, struct lock_call *c, uint64_t id, const struct buf *m)
 {
 	struct driver_link *k = link_of(link);
-	bool lost = k->spoilt.id == id && k->spoilt.fault == DRIVER_FAULT_MESSAGE_LOST;
 
-	if (!lost && !link_put(k, m->data, m->len))
+	if (!link_put(k, m->data, m->len))
 		return false;
 	if (k->count == k->room) {
 		k->room = k->room ? 2 * k->room : 16;
@@ -609,33 +539,4 @@ void driver_link_cancel(struct lock_link *link, const struct lock_call *c)
 			link_ping(k);
 		return;
 	}
-}
-
-void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int n)
-{
-	struct driver_link *k = link_of(link);
-	struct buf m = { 0 };
-
-	k->spoilt.id = id;
-	k->spoilt.fault = fault;
-	k->spoilt.n = n;
-	k->spoilt.met = false;
-	if (!is_of_store(fault))
-		return;
-	driver_lose_put(
-		&m, &(struct driver_lose){ .id = id, .nth = (uint32_t)n, .again = fault == DRIVER_FAULT_STORE_AGAIN });
-	driver_link_send(link, &m);
-	buf_fini(&m);
-}
-
-bool driver_link_met(const struct lock_link *link)
-{
-	return ((const struct driver_link *)link)->spoilt.met;
-}
-
-bool driver_link_signal(struct lock_link *link, int signal)
-{
-	const struct driver_link *k = link_of(link);
-
-	return k->child && kill(k->pid, signal) == 0;
 }

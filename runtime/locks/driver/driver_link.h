@@ -8,9 +8,16 @@
 #ifndef LUNARCH_DRIVER_LINK_H
 #define LUNARCH_DRIVER_LINK_H
 
-#include "locks/driver/driver_faults.h"
 #include "locks/driver/driver_wire.h"
 #include "locks/lock_link.h"
+
+#include <sys/types.h>
+
+/* Stands between links and their drivers, for the examination of a lock file (struct lock_env). started: pid is a new
+ * driver, and fd the socket to it, which is its own now; it gives the socket that the link has in its place. */
+struct lock_tap {
+	int (*started)(struct lock_tap *tap, pid_t pid, int fd);
+};
 
 struct driver_link_events {
 	struct lock_link_events link;
@@ -41,10 +48,5 @@ void driver_link_send(struct lock_link *link, const struct buf *m);
 /* Nobody waits for this call's answer any more: the driver is told to cancel, and asked whether it is alive. Nothing if
  * it was not asked. */
 void driver_link_cancel(struct lock_link *link, const struct lock_call *c);
-
-/* For driver_faults.h. fault: to the question with this id, which is asked next. */
-void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int n);
-bool driver_link_met(const struct lock_link *link); /* the fault of the last such call, one of the store's */
-bool driver_link_signal(struct lock_link *link, int signal);
 
 #endif

@@ -57,9 +57,6 @@
 /* To DRIVER_PING, with its number. */
 #define DRIVER_FIELDS_pong(F) F(u64, number)
 
-/* To DRIVER_LOSE: the request is about to be sent whose answer will be lost. */
-#define DRIVER_FIELDS_lost(F) F(u64, id)
-
 /* The first message. place: JSON (docs/design.md, "Locks in Lua"). */
 #define DRIVER_FIELDS_open(F) F(str, place)
 
@@ -112,12 +109,16 @@
 /* Is the driver alive? */
 #define DRIVER_FIELDS_ping(F) F(u64, number)
 
-/* For the examination of a lock file, before the operation with this id: of the requests that the driver sends to its
- * store until that is answered, the answer to the nth, from 1, is lost, as if the connection had broken. again: it is
- * sent once more instead, as libcurl does when a connection that it kept has broken. */
+/* Of who examines the lock file; an elector neither sends nor expects the next two. Before the operation with this id:
+ * of the requests that the driver sends to its store until that is answered, the answer to the nth, from 1, is lost, as
+ * if the connection had broken. again: it is sent once more instead, as libcurl does when a connection that it kept has
+ * broken. */
 #define DRIVER_FIELDS_lose(F) \
 	F(u64, id)            \
 	F(u32, nth)           \
 	F(u8, again)
+
+/* To DRIVER_LOSE: that request is about to be sent. */
+#define DRIVER_FIELDS_lost(F) F(u64, id)
 
 #endif

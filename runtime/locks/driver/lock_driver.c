@@ -1,7 +1,6 @@
 /* The lock that a lock file in Lua serves: its operations, and what each answer of its driver means for them. */
 #include "base/json_bound.h"
 #include "base/mem.h"
-#include "locks/driver/driver_faults.h"
 #include "locks/driver/driver_server.h"
 #include "locks/lock_listing.h"
 #include "locks/lock_url.h"
@@ -17,11 +16,8 @@
 #define PAUSE_MOST_S 3600.
 
 struct driver_lock {
-	struct lock_user user;   /* first. Its channel is the key */
-	bool begins;             /* the record that is written begins a term */
-	bool raw;                /* of driver_fault_write_raw */
-	enum driver_fault fault; /* of the next operation */
-	int n;
+	struct lock_user user; /* first. Its channel is the key */
+	bool begins;           /* the record that is written begins a term */
 };
 
 static struct driver_lock *driver_lock_of(struct lock_user *u)
@@ -56,7 +52,7 @@ static void put_read(struct buf *m, const struct lock_user *u, uint64_t id)
 static uint8_t write_flags(struct lock_user *u, struct instant now)
 {
 	return (uint8_t)((u->durable ? DRIVER_WRITE_DURABLE : 0) | (u->acquiring ? DRIVER_WRITE_BEGINS : 0) |
-	                 (u->lock.advice || driver_lock_of(u)->raw ? DRIVER_WRITE_ADVICE : 0) |
+	                 (u->lock.advice ? DRIVER_WRITE_ADVICE : 0) |
 	                 (lock_failover_own(&u->doubt, &u->expected, now) ? DRIVER_WRITE_OWN : 0));
 }
 
@@ -117,7 +113,6 @@ static void about_the_file(struct lock_op *op)
 static void driver_lock_on_ready(struct lock_call *c)
 {
 	struct lock_user *u = lock_user_of_call(c);
-	struct driver_lock *l = driver_lock_of(u);
 	struct lock_link *link = u->op.link;
 	struct buf m = { 0 };
 
@@ -128,9 +123,6 @@ static void driver_lock_on_ready(struct lock_call *c)
 		return;
 	}
 	uint64_t id = driver_link_id(link);
-	if (l->fault != DRIVER_FAULT_NONE)
-		driver_link_spoil(link, id, l->fault, l->n);
-	l->fault = DRIVER_FAULT_NONE;
 	lock_op_sent(&u->op); /* before its flags are taken: it tells what doubt it is about */
 	if (u->op.writing)
 		put_write(&m, u, id);
@@ -329,7 +321,6 @@ static void driver_lock_write(struct lock *lock, const struct record *r, const s
 {
 	struct driver_lock *l = (struct driver_lock *)lock;
 
-	l->raw = false;
 	l->begins = !lock->advice && r->state == RECORD_LEADING && *r->holder && r->token > lock->token_floor;
 	lock_user_write(lock, r, expected, durable, by, done, arg);
 }
@@ -388,55 +379,3 @@ static struct lock *open_fragment(struct lock_env *env, const char *url, struct 
 
 const struct lock_ops lock_driver_path = { DRIVER_LOCK_OPS, .open = open_path };
 const struct lock_ops lock_driver_fragment = { DRIVER_LOCK_OPS, .open = open_fragment, .key_last = true };
-
-/* ---- faults on demand ---- */
-
-static struct driver_lock *driver_lock_if(struct lock *l)
-{
-	return l->ops == &lock_driver_path || l->ops == &lock_driver_fragment ? (struct driver_lock *)l : NULL;
-}
-
-bool driver_fault_next(struct lock *lock, enum driver_fault fault, int n)
-{
-	struct driver_lock *l = driver_lock_if(lock);
-
-	if (!l)
-		return false;
-	l->fault = fault;
-	l->n = n;
-	return true;
-}
-
-bool driver_fault_met(struct lock *lock)
-{
-	const struct driver_lock *l = driver_lock_if(lock);
-
-	return l && driver_link_met(l->user.server->notices);
-}
-
-bool driver_fault_signal(struct lock *lock, int signal)
-{
-	const struct driver_lock *l = driver_lock_if(lock);
-
-	return l && driver_link_signal(l->user.server->notices, signal);
-}
-
-bool driver_fault_write_raw(struct lock *lock, const char *text, size_t len, const struct version *expected,
-                            struct instant by, lock_done_fn *done, void *arg)
-{
-	struct driver_lock *l = driver_lock_if(lock);
-
-	if (!l)
-		return false;
-	struct lock_user *u = &l->user;
-	l->begins = false;
-	l->raw = true;
-	lock_op_begin(&u->op, u->server->env, lock, u->ops->detach, true, by, done, arg);
-	u->op.text = mem_dupn(text, len);
-	u->expected = *expected;
-	u->durable = false;
-	u->about = NULL;
-	u->listing = NULL;
-	u->ops->begin(u);
-	return true;
-}

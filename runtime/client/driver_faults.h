@@ -1,0 +1,40 @@
+/* What goes wrong between elector, driver and store, on demand: a tap (driver_link.h) that passes on what the two ends
+ * of a driver's socket say, but for the fault that is asked for. Not for elections: nothing but the whole examination
+ * of a lock file (doctor --full) has one. Used by store_full.h. */
+#ifndef LUNARCH_DRIVER_FAULTS_H
+#define LUNARCH_DRIVER_FAULTS_H
+
+#include "locks/lock.h"
+
+#include <stddef.h>
+
+enum driver_fault {
+	DRIVER_FAULT_NONE,
+	DRIVER_FAULT_ANSWER_LOST,
+	DRIVER_FAULT_ANSWER_LATE,  /* by n milliseconds; it is dropped if the driver was replaced by then */
+	DRIVER_FAULT_ANSWER_TWICE, /* the second one is an answer to nothing: the driver is killed and replaced */
+	DRIVER_FAULT_MESSAGE_LOST, /* the operation never comes to the driver, and counts as sent */
+	/* Of the requests that the driver sends to its store meanwhile, by `http` or `lunarch.mysql`, the answer to the
+	 * nth, from 1, does not come to the lock file: */
+	DRIVER_FAULT_STORE_LOST,  /* the connection seems to have broken */
+	DRIVER_FAULT_STORE_AGAIN, /* the request is sent again, and that answer counts */
+};
+
+/* Of the driver that the locks of this env share, one at a time: made before one is started, freed after the env. */
+struct driver_faults *driver_faults_new(struct ev_loop *loop, struct lock_env *env);
+void driver_faults_free(struct driver_faults *f); /* NULL: nothing */
+
+/* To the next operation; once. Instead of an earlier call's. Here and below, false: no driver was ever started, so this
+ * is no lock in Lua. */
+bool driver_fault_next(struct driver_faults *f, enum driver_fault fault, int n);
+
+/* The next write is of this text, whatever it is, in place of its record; it makes no doubt, and waits for none. */
+bool driver_fault_raw(struct driver_faults *f, const char *text, size_t len);
+
+/* Of the last DRIVER_FAULT_STORE_*: so many requests were sent by its operation that the nth was among them. */
+bool driver_fault_met(const struct driver_faults *f);
+
+/* Sends the signal to the driver, as it runs now: SIGKILL, SIGSTOP, SIGCONT. false: none runs. */
+bool driver_fault_signal(struct driver_faults *f, int signal);
+
+#endif
