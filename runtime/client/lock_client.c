@@ -91,6 +91,7 @@ static void lock_client_on_done(void *arg, const struct lock_result *r)
 	struct lock_client *c = arg;
 
 	c->answered = clock_now();
+	c->odd_answers += c->starting || !c->busy;
 	if (r->record)
 		record_copy(&c->record, r->record);
 	c->result = *r;
@@ -101,7 +102,7 @@ static void lock_client_on_done(void *arg, const struct lock_result *r)
 /* The deadline of an operation that begins now. */
 static struct instant lock_client_begin(struct lock_client *c)
 {
-	c->busy = true;
+	c->busy = c->starting = true;
 	c->asked = clock_now();
 	return instant_add(c->asked, c->within ? c->within : TIMEOUT);
 }
@@ -123,6 +124,7 @@ void lock_client_start_read(struct lock_client *c)
 {
 	c->changed = false; /* what changes while it is read may be newer than what was read */
 	c->lock->ops->read(c->lock, lock_client_begin(c), lock_client_on_done, c);
+	c->starting = false;
 }
 
 enum lock_outcome lock_client_read(struct lock_client *c)
@@ -134,12 +136,14 @@ enum lock_outcome lock_client_read(struct lock_client *c)
 enum lock_outcome lock_client_about(struct lock_client *c)
 {
 	c->lock->ops->about(c->lock, &c->about, lock_client_begin(c), lock_client_on_done, c);
+	c->starting = false;
 	return lock_client_wait(c);
 }
 
 enum lock_outcome lock_client_list(struct lock_client *c, struct lock_listing *out)
 {
 	c->place->ops->list(c->place, out, lock_client_begin(c), lock_client_on_done, c);
+	c->starting = false;
 	return lock_client_wait(c);
 }
 
@@ -147,6 +151,7 @@ enum lock_outcome lock_client_remove(struct lock_client *c, const struct version
 {
 	c->expected = *expected;
 	c->lock->ops->remove(c->lock, &c->expected, lock_client_begin(c), lock_client_on_done, c);
+	c->starting = false;
 	return lock_client_wait(c);
 }
 
@@ -154,6 +159,7 @@ void lock_client_start_write(struct lock_client *c, const struct version *expect
 {
 	c->expected = *expected;
 	c->lock->ops->write(c->lock, &c->record, &c->expected, durable, lock_client_begin(c), lock_client_on_done, c);
+	c->starting = false;
 }
 
 bool lock_client_found_next(const struct lock_client *c)

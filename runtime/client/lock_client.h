@@ -22,7 +22,8 @@ struct lock_client {
 	struct lock_about about;
 	nsec within; /* how long an operation may take; 0: five seconds */
 	struct instant asked, answered, changed_at;
-	bool busy, watched, changed;
+	bool busy, starting, watched, changed;
+	int odd_answers; /* that came from inside the start of an operation, or twice */
 };
 
 /* c must be zeroed. loop is borrowed; NULL: c makes one of its own. -1 with *err; lock_client_close all the same. */

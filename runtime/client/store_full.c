@@ -187,6 +187,8 @@ bool full_writes(struct full *f, struct lock_client *s, const char *what, const 
 	}
 	if (wanted == LOCK_OK)
 		f->at = s->result.version;
+	if (wanted == LOCK_OK && (s->result.sent_at.raw < s->asked.raw || s->result.sent_at.raw > s->answered.raw))
+		full_unfit(f, "%s says that it was sent when it was not: terms would be counted from there", what);
 	return true;
 }
 
@@ -266,9 +268,9 @@ void full_clean(struct full *f, struct lock_client *s)
 	bool had = f->x->cleaning, gone = false;
 
 	f->x->cleaning = true;
-	for (int tries = 0; tries < CLEAN_TRIES && !gone; tries++)
+	for (int tries = 0; s->lock && tries < CLEAN_TRIES && !gone; tries++)
 		gone = clean_once(f, s);
-	if (!gone)
+	if (s->lock && !gone)
 		left_note(f, f->url[s == f->b]);
 	f->x->cleaning = had;
 }
@@ -303,14 +305,17 @@ static void full_run_case(struct full *f, full_case *run)
 
 	snprintf(more, sizeof more, "-%s", f->name);
 	char *url = full_url(f, more);
-	f->findings = 0;
+	f->findings = f->a->odd_answers = f->b->odd_answers = 0;
 	f->told = false;
 	f->at = (struct version){ "" };
 	if (full_turn(f, url) == 0) {
 		log_divert(run == full_faults || run == full_killed || run == full_stopped ? full_on_log : NULL, NULL);
 		run(f);
 		log_divert(NULL, NULL);
-		if (!f->told && f->needed && (f->x->removes || run != full_remove))
+		if (f->a->odd_answers + f->b->odd_answers)
+			full_unfit(f, "%d operations were answered twice, or before they had begun",
+			           f->a->odd_answers + f->b->odd_answers);
+		if (!f->told && (f->x->removes || run != full_remove))
 			full_untried(f, "it could not be tried to its end");
 		full_clean(f, f->a);
 	}

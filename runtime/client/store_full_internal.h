@@ -5,7 +5,7 @@
 
 #include "client/store_full.h"
 
-#define LEFT_MAX 64
+#define LEFT_MAX 96
 #define FULL_NO_DRIVER "not examined: that takes a lock in Lua"
 
 struct full {
@@ -27,8 +27,9 @@ struct full {
 typedef void full_case(struct full *f);
 
 /* The cases. */
-full_case full_swap, full_versions, full_remove, full_list;        /* store_full_swap.c */
-full_case full_big, full_texts, full_keys;                         /* store_full_content.c */
+full_case full_swap, full_versions, full_remove;                   /* store_full_swap.c */
+full_case full_big, full_texts;                                    /* store_full_content.c */
+full_case full_keys, full_list;                                    /* store_full_keys.c */
 full_case full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
 full_case full_cut;                                                /* store_full_cut.c */
 full_case full_race;                                               /* store_full_race.c */

@@ -1,9 +1,6 @@
 /* The rules of compare-and-swap, one after the other, while nobody else writes. */
 #include "client/store_full_internal.h"
 
-#include "locks/lock_listing.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 #define VERSIONS 24
@@ -141,7 +138,7 @@ void full_versions(struct full *f)
 	          differ ? "" : ". Records that are equal to the byte have equal ones; no two of Lunarch's are");
 }
 
-/* ---- remove and list ---- */
+/* ---- remove ---- */
 
 void full_remove(struct full *f)
 {
@@ -167,63 +164,4 @@ void full_remove(struct full *f)
 	}
 	if (full_reads(f, f->b, "a read, after remove returned \"ok\",", LOCK_ABSENT))
 		full_good(f, "a record is removed by who knows its version, and by nobody else");
-}
-
-/* How many of the names stand for the lock that is open. */
-static bool listed(const struct lock_listing *l, const char *name)
-{
-	for (size_t i = 0; i < l->count; i++)
-		if (strcmp(l->name[i], name) == 0)
-			return true;
-	return false;
-}
-
-static void look_for(struct full *f, const char *url)
-{
-	struct lock_client place = { .env.state_dir = f->a->env.state_dir };
-	struct lock_listing l = { 0 };
-	struct err err;
-	char *prefix;
-
-	if (lock_client_open_prefix(&place, url, &prefix, &err) < 0)
-		full_note(f, "the place cannot be opened to be listed: %s", err.text);
-	else if (!place.place->ops->list)
-		full_note(f, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
-	else if (lock_client_list(&place, &l) != LOCK_OK)
-		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place.result.outcome),
-		          store_trial_why(&place));
-	else if (!listed(&l, "-one") || !listed(&l, "-two"))
-		full_unfit(
-			f,
-			"list leaves out records whose keys begin with the prefix: of two it has %d; expected whole keys, as "
-			"write was given them",
-			listed(&l, "-one") + listed(&l, "-two"));
-	else
-		full_good(f, "what begins with a prefix is listed");
-	lock_listing_fini(&l);
-	lock_client_close(&place);
-	free(prefix);
-}
-
-static bool list_put(struct full *f, struct lock_client *s, const char *url, const char *more)
-{
-	struct err err;
-	char *beside = lock_url_beside(f->x->client[2].lock, url, more);
-	int status = full_turn_to(f, s, beside, &err);
-
-	free(beside);
-	if (status < 0)
-		full_note(f, "the records to be listed cannot be opened: %s", err.text);
-	return status == 0 && full_reads(f, s, "a read", LOCK_ABSENT) &&
-	       full_writes(f, s, "a write", &f->at, true, LOCK_OK);
-}
-
-void full_list(struct full *f)
-{
-	char *url = full_url(f, "-list");
-
-	if (list_put(f, f->a, url, "-one") && list_put(f, f->b, url, "-two"))
-		look_for(f, url);
-	full_clean(f, f->b);
-	free(url);
 }

@@ -13,7 +13,7 @@ enum store_verdict { STORE_GOOD, STORE_NOTE, STORE_UNSURE, STORE_UNFIT };
 struct store_finding {
 	const char *name; /* "race": one word, the same in every examination */
 	enum store_verdict verdict;
-	char text[900];
+	char text[2000];
 };
 typedef void store_found_fn(void *arg, const struct store_finding *f);
 

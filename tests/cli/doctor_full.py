@@ -1,5 +1,6 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""doctor --full: locks that keep every rule pass; one that breaks a rule fails, and it is said which; nothing stays."""
+"""doctor --full: a lock that breaks a rule fails, and it is said which; nothing stays. Locks that keep every rule pass,
+each in its tests/locks/test_*.py."""
 
 import atexit
 import json
@@ -10,7 +11,7 @@ import subprocess
 import urllib.parse
 from typing import Any
 
-from tests.lib.full_doctor import CLEAN, OF_DRIVERS, doctor, findings, passes
+from tests.lib.full_doctor import CLEAN, doctor, findings
 from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.servers import Redis
 from tests.lib.stores import Box
@@ -26,15 +27,8 @@ def fails(j: Any, name: str, *words: str, what: str) -> None:
         note(f"{j['status']} {j['errors']} {findings(j, 'unfit', 'note')}")
 
 
-def test_file() -> None:
-    passes(doctor("--lock", os.path.join(TMP, "x")), "a file", notes=OF_DRIVERS)
-    same([n for n in os.listdir(TMP) if "doctor" in n], [], "a file: nothing of the examination stays")
-
-
-def test_redis() -> None:
+def test_broken_off() -> None:
     with Redis() as server:
-        passes(doctor("--lock", server.url("x") + "?replicas=0"), "Redis", notes=OF_DRIVERS)
-        same(server.cli("KEYS", "*doctor*").split(), [], "Redis: nothing of the examination stays")
         d = subprocess.Popen(
             [LUNARCH, "doctor", "--full", "--lock", server.url("x")],
             stdout=subprocess.PIPE,
@@ -46,11 +40,10 @@ def test_redis() -> None:
         d.send_signal(signal.SIGINT)
         said = d.communicate(timeout=120)[0]
         if not ok(
-            there and d.returncode in (130, -signal.SIGINT) and "UNFIT" not in said,
-            "Redis: Ctrl-C ends it, without a verdict",
+            there and d.returncode in (130, -signal.SIGINT) and "UNFIT" not in said, "Ctrl-C ends it, without a verdict"
         ):
             note(f"{d.returncode} {said}")
-        same(server.cli("KEYS", "*doctor*").split(), [], "Redis: and nothing stays then, either")
+        same(server.cli("KEYS", "*doctor*").split(), [], "and nothing of the examination stays")
 
 
 DRIVERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "locks", "drivers")
@@ -62,15 +55,6 @@ def lock_file(name: str) -> str:
     shutil.copyfile(os.path.join(DRIVERS, name), path)
     os.chmod(path, 0o644)
     return path
-
-
-def test_box(store: Box) -> None:
-    """A lock in Lua that keeps every rule."""
-    url = f"lua:{lock_file('box.lua')}?host=127.0.0.1:{store.port}#good"
-    passes(doctor("--lock", url), "a lock in Lua")
-    same(
-        json.loads(store.ask("GET", "/list?prefix=")[1])["names"], [], "a lock in Lua: nothing of the examination stays"
-    )
 
 
 def planted(name: str, port: int, case: str, *words: str) -> Any:
@@ -98,6 +82,8 @@ def test_planted(store: Box) -> None:
         planted("blocks", store.port, "held", "blocks", "op.timeout"),
         planted("squeezes", store.port, "text", "blanks", "another text"),
         planted("caches", store.port, "swap", "another record is read", "ask the store each time"),
+        planted("likes", store.port, "list", "no others", "no pattern"),
+        planted("folds", store.port, "key", "has the record of another key"),
         planted("misses_changes", store.port, "watch", "changed() was not called"),
     )
     slow.close()
@@ -164,12 +150,10 @@ def test_none() -> None:
     fails(j, "swap", "absent", what="a lock of nothing")
 
 
-test_file()
-test_redis()
+test_broken_off()
 test_none()
 test_by_command()
 box = Box()
-test_box(box)
 test_planted(box)
 test_untried(box)
 test_no_remove(box)

@@ -1,5 +1,6 @@
-"""The conformance cases, the same for every store. Each takes a Store (stores.py), which knows how to reach into the
-store behind the runtime's back and how to hurt the server."""
+"""The conformance cases, the same for every store. What a lock must do where nobody interferes, `lunarch doctor --full`
+says (runtime/client/store_full.c), and `examined` asks it. The others need a hand that doctor has not: each takes a
+Store (stores.py), which reaches into the store behind the runtime's back and hurts the server."""
 
 import base64
 import os
@@ -8,11 +9,11 @@ import time
 import uuid
 from typing import Any
 
+from tests.lib.full_doctor import doctor
 from tests.lib.lock_driver import NOMINATION, WITHIN, Driver, race, record, tried
 from tests.lib.processes import wait_for
 from tests.lib.tap import note, ok, same
 
-NAUGHTY = "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\u0301\x01\n\t;--"
 DEFINITE = ("failed", "refused", "invalid", "conflict")
 SHORT = 1500  # ms; a deadline that is meant to pass
 
@@ -88,42 +89,32 @@ class Two:
             ok(False, f"every operation is answered once, and locks close in peace: {twice} {status}")
 
 
-def swap(store: Any) -> None:
-    t = Two(store, "swap")
-    r = t.a.read()
-    same(r["outcome"], "absent", "swap: nothing there is absent")
-    first = record("a")
-    w = t.a.write(first, "")
-    same(w["outcome"], "ok", "swap: the first write makes the record")
-    ok(
-        not r["inside"] and not w["inside"] and w["calls"] == 1,
-        "swap: an operation is answered once, and not from inside its start",
-    )
-    seen = t.b.read()
-    same(
-        (seen["outcome"], seen["version"]),
-        ("ok", w["version"]),
-        "swap: another process reads it, with the version the writer was told",
-    )
-    same({k: seen["record"].get(k) for k in first}, first, "swap: as it was written, every field of it")
-    same(t.b.write(record("b"), "")["outcome"], "conflict", "swap: a write that expects none is a conflict")
-    same(t.truth()["record"]["holderIdentity"], "a", "swap: and changes nothing")
-    second = t.b.write(record("b"), w["version"])
-    same(second["outcome"], "ok", "swap: a write that expects what is there replaces it")
-    same(
-        t.a.write(record("a"), w["version"])["outcome"],
-        "conflict",
-        "swap: a write that expects what was there is a conflict",
-    )
-    same(t.a.read()["version"], second["version"], "swap: and the winner's record stays")
-    ok(0 <= w["sent_ms"] <= w["took_ms"], "swap: a result says when it was sent")
-    renewal = t.b.write(record("b"), second["version"], durable=False)
-    same(
-        (renewal["outcome"], t.a.read()["version"]),
-        ("ok", renewal["version"]),
-        "swap: a renewal is seen like any write",
-    )
-    t.end()
+# What doctor says of this machine, and of a server that was made for a test.
+ASIDE = ("server", "race", "notice", "acquire", "renew")
+OF_DRIVERS = ("foreign", "answer", "cut", "killed", "stopped")  # for a lock that is not in Lua it examines none of them
+
+
+def examined(store: Any) -> None:
+    """Every rule that doctor knows, a sentence each."""
+    base = f"examined-{uuid.uuid4().hex[:8]}"
+    j = doctor("--lock", store.url(base), **store.env)
+    notes = store.notes + (() if store.in_lua else OF_DRIVERS)
+    for f in j["findings"]:
+        name, verdict, text = f["name"], f["verdict"], f["text"]
+        if name in ASIDE:
+            good = name == "server" or verdict != "unfit"
+        else:
+            good = verdict == ("note" if name in notes else "good")
+        good &= store.any_name or "some are no keys" not in text
+        ok(good, f"doctor --full: {name}")
+        note(f"{verdict}: {text}")
+    ok(len(j["findings"]) > len(ASIDE), "doctor --full: it has come to its end", f"{j['status']} {j['errors']}")
+    d = Driver(store.env)
+    d.open(store.url(base), prefix=True)
+    # In ZooKeeper the node above that of the key "a/b" stays (docs/locks.md).
+    left = [n for n in d.names()["names"] if not n.endswith("-key-a")]
+    same(left, [], "doctor --full: nothing of the examination stays")
+    d.end()
 
 
 def by_hand(store: Any) -> None:
@@ -155,15 +146,8 @@ def by_hand(store: Any) -> None:
     t.end()
 
 
-FOREIGN = {
-    "text": b"hello\n",
-    "other JSON": b'{"name":"x"}',
-    "a list": b"[1,2]",
-    "half a record": b'{"holderIdentity":"a","leaseDur',
-    "a wrong type": b'{"holderIdentity":"a","leaseDurationSeconds":"soon"}',
-    "binary": b"\x7fELF\x02\x01\xff\xfe\x1b[31m",
-    "nothing at all": b"",
-}
+# What is a record is said in tests/unit/lease/test_record.c.
+FOREIGN = {"text": b"hello\n", "binary": b"\x7fELF\x02\x01\xff\xfe\x1b[31m", "nothing at all": b""}
 
 
 def foreign(store: Any) -> None:
@@ -188,107 +172,34 @@ def foreign(store: Any) -> None:
         t.end()
 
 
-def contents(store: Any) -> None:
-    t = Two(store, "contents")
-    rec = record(
-        NAUGHTY,
-        address=NAUGHTY,
-        previousHolder=NAUGHTY,
-        somebodysField={"kept": [1, None, NAUGHTY, 2**53]},
-        checkpoint={"data": '\u00e9\u540d"' * 4096},
-    )
-    w = t.a.write(rec, "")
-    same(w["outcome"], "ok", "contents: any UTF-8, fields of others and a checkpoint of 16 KB are written")
-    got = t.b.read().get("record", {})
-    for field in ("holderIdentity", "address", "previousHolder", "somebodysField", "checkpoint"):
-        same(got.get(field) == rec[field], True, f"contents: {field} is read as it was written")
-    w = t.a.write(record("a", checkpoint={"data": "x" * 16384}), w["version"])
-    same(
-        (w["outcome"], len(t.b.read()["record"]["checkpoint"]["data"])),
-        ("ok", 16384),
-        "contents: 16 KB of plain letters",
-    )
-    t.end()
-
-
-def keys(store: Any) -> None:
-    """What a user may call a lock, two of which must not be the same."""
-    names = store.keys()
-    drivers = [Driver(store.env) for _ in names]
-    opened = [d.open(store.url(n)) for d, n in zip(drivers, names)]
-    if all([ok(o["ok"], f"keys: {n!r} can be opened", o.get("err")) for o, n in zip(opened, names)]):
-        wrote = [d.write(record(f"holder of {n}"), "")["outcome"] for d, n in zip(drivers, names)]
-        same(wrote, ["ok"] * len(names), "keys: each of these names is a lock of its own")
-        same(
-            [d.read()["record"]["holderIdentity"] for d in drivers],
-            [f"holder of {n}" for n in names],
-            "keys: with a record of its own",
-        )
-    for d, n in zip(drivers, names):
+def names(store: Any) -> None:
+    drivers = [Driver(store.env) for _ in store.names]
+    for d, n in zip(drivers, store.names):
+        d.open(store.url(n))
+        same(d.write(record(f"holder of {n}"), "")["outcome"], "ok", f"names: {n!r} is a lock of its own")
+    told = [d.read().get("record", {}).get("holderIdentity") for d in drivers]
+    same(told, [f"holder of {n}" for n in store.names], "names: each has its own record")
+    for d, n in zip(drivers, store.names):
         d.end()
         store.delete(n)
 
 
-def cancel(store: Any) -> None:
-    t = Two(store, "cancel")
-    version = t.put()
-    for i in range(20):
-        rec = record("a")
-        op = t.a.start_write(rec, version)
-        c = t.a.do("cancel")
-        w = t.a.wait(op)
-        done = t.truth()
-        if c["calls"] != 1 or w["outcome"] not in ("ok", "unknown", "failed") or (w["outcome"] == "ok") > t.has(rec):
-            ok(False, f"cancel: round {i}: {c} {w} {done}")
-        time.sleep(0.02 * (i % 3))  # it may still land: then it is what everybody sees
-        version = t.truth()["version"]
-    op = t.a.start("read", within_ms=20_000)
-    same(
-        t.a.do("cancel")["calls"],
-        1,
-        "cancel: an operation that is cancelled has been answered when cancel returns, once",
-    )
-    ok(t.a.wait(op)["outcome"] in ("ok", "failed"), "cancel: a read too")
-    same(t.a.do("cancel")["calls"], 1, "cancel: cancelling nothing does nothing")
-    ok(t.works_again(), "cancel: the lock goes on working")
-    t.end()
-
-
-def notices(store: Any) -> None:
+def noticed_by_hand(store: Any) -> None:
+    if not (store.watches and store.notices_by_hand):
+        return
     t = Two(store, "notice")
+    t.put("x")
     t.a.read()  # as the elector does: some stores know only then whether they give any
-    same(
-        t.a.do("watch")["watching"],
-        store.watches,
-        "notices: this store " + ("gives them" if store.watches else "gives none, so candidates poll"),
-    )
-    if store.watches:
-        t.a.read()
-        steps = [
-            ("a record is made", lambda: t.put("x")),
-            ("it is written again", lambda: t.put("y")),
-            ("it is deleted", lambda: store.delete(t.key)),
-            ("it is made again", lambda: t.put("z")),
-            ("it is edited by hand", lambda: store.put(t.key, store.get(t.key).replace(b"15000", b"26000"))),
-        ]
-        if not store.notices_by_hand:
-            steps = [s for s in steps if s[0] not in ("it is deleted", "it is edited by hand")]
-        for what, act in steps:
-            t.a.read()  # a notice may stand for all that happens until the next look
-            before = t.a.count()
-            act()
-            ok(t.a.noticed(before), f"notices: {what}, and that is noticed")
-    polled, watched = [], []
-    for i in range(5):
+    t.a.do("watch")
+    for what, act in (
+        ("a record is deleted", lambda: store.delete(t.key)),
+        ("it is made again", lambda: t.put("z")),
+        ("it is edited", lambda: store.put(t.key, store.get(t.key).replace(b"15000", b"26000"))),
+    ):
+        t.a.read()  # a notice may stand for all that happens until the next look
         before = t.a.count()
-        t.put(f"p{i}")
-        if store.watches:
-            t.a.noticed(before)
-        # The notice may be an earlier write's, or of the first half of a pair; then another comes.
-        polled.append(t.b.read().get("record", {}).get("holderIdentity"))
-        wait_for(lambda: t.a.read().get("record", {}).get("holderIdentity") == polled[-1])
-        watched.append(t.a.read().get("record", {}).get("holderIdentity"))
-    same(watched, polled, "notices: who watches and who polls see the same")
+        act()
+        ok(t.a.noticed(before), f"by hand: {what}, and that is noticed")
     t.end()
 
 
@@ -329,36 +240,9 @@ class Listed:
             ok(False, f"every operation is answered once, and locks close in peace: {twice} {status}")
 
 
-def listed(store: Any) -> None:
-    t, other = Listed(store, "list"), Listed(store, "other")
-    r = t.list()
-    same((r["outcome"], r.get("names"), r.get("more")), ("ok", [], False), "list: where nothing is, nothing is listed")
-    ok(not r["inside"] and r["calls"] == 1, "list: it is answered once, and not from inside its start")
-    t.write("one", "two", "two-b")
-    other.write("one")
-    r = t.list()
-    same(
-        (r["outcome"], r["names"], r["more"]),
-        ("ok", ["one", "two", "two-b"], False),
-        "list: what begins with the prefix, and nothing else",
-    )
-    same(
-        [t.holder(n) for n in r["names"]],
-        ["one", "two", "two-b"],
-        "list: each name, put behind the prefix's URL, is the URL of its record",
-    )
-    same(t.list("two")["names"], ["", "-b"], "list: a record whose key is the prefix is one of them")
-    t.write(store.odd, *store.matched)
-    for prefix in (store.odd[:end] for end in range(1, len(store.odd))):
-        r = t.list(prefix)
-        holders = sorted(t.holder(n, prefix) for n in r.get("names", []))
-        if holders != sorted(m for m in [store.odd, *store.matched] if m.startswith(prefix)):
-            ok(False, f"list: {prefix!r} as it stands, and not as a pattern: {r}")
-    same(
-        [t.holder(n, store.odd) for n in t.list(store.odd)["names"]],
-        [store.odd],
-        f"list: a prefix is taken as it stands, and not as a pattern: {store.odd}",
-    )
+def listed_by_hand(store: Any) -> None:
+    t = Listed(store, "list")
+    t.write("two", "two-b")
     store.put(t.base + "two-f", b"hello\n")
     t.written.append(t.base + "two-f")
     r = t.list("two")
@@ -368,7 +252,6 @@ def listed(store: Any) -> None:
         "list: beside what is no record the records are listed; and a read tells which are",
     )
     t.end()
-    other.end()
 
 
 def list_pages(store: Any) -> None:
@@ -419,51 +302,6 @@ def list_silence(store: Any) -> None:
     same(again and again["names"], ["one"], "list in silence: afterwards it works again")
     t.end()
     proxy.close()
-
-
-def beside(store: Any) -> None:
-    """A record beside another one, as a successor's or a history's: one like any."""
-    t = Two(store, "beside")
-    first = t.put("first")
-    url = t.a.beside("-next", url=store.url(t.key))
-    opened = t.a.open(url, "next")
-    ok(opened["ok"], "beside: the URL of a record beside another one is opened", opened.get("err"))
-    t.b.open(opened["url"], "next")
-    same(
-        t.b.open(opened["url"], "printed")["url"],
-        opened["url"],
-        "beside: its URL as it is printed, opened again, is printed the same",
-    )
-    same(t.a.read("next")["outcome"], "absent", "beside: nothing is there at first")
-    watching = t.b.do("watch", "next")["watching"]
-    t.b.read("next")
-    before = t.b.count("next")
-    w = t.a.write(record("a"), "", "next")
-    same(w["outcome"], "ok", "beside: it is written")
-    same(watching and bool(t.b.noticed(before, "next")), store.watches, "beside: who watches it is told, if any is")
-    # A watch that has seen the first half of a pair offers that, and then the whole.
-    wait_for(lambda: t.b.read("next").get("version") == w["version"])
-    r = t.b.read("next")
-    same(
-        (r.get("record", {}).get("holderIdentity"), r["version"]),
-        ("a", w["version"]),
-        "beside: and it is read by another process, by the URL that was printed: the same place",
-    )
-    same(t.b.write(record("b"), "", "next")["outcome"], "conflict", "beside: a write that expects none is a conflict")
-    second = t.b.write(record("b"), w["version"], "next")
-    same(second["outcome"], "ok", "beside: one that expects what is there replaces it")
-    same(t.a.write(record("a"), w["version"], "next")["outcome"], "conflict", "beside: and another's is a conflict")
-    r = t.truth()
-    same((r["record"]["holderIdentity"], r["version"]), ("first", first), "beside: the first record is as it was")
-    removed = t.a.do("remove", "next", expected=w["version"], within_ms=WITHIN)
-    same(removed["outcome"], "conflict", "beside: it is not removed by whoever expects another version")
-    removed = t.a.do("remove", "next", expected=second["version"], within_ms=WITHIN)
-    wait_for(lambda: t.b.read("next")["outcome"] == "absent")
-    same((removed["outcome"], t.b.read("next")["outcome"]), ("ok", "absent"), "beside: removed, it is gone")
-    r = t.a.read()
-    same((r["record"]["holderIdentity"], r["version"]), ("first", first), "beside: and the first one is not")
-    same(t.a.write(record("again"), first)["outcome"], "ok", "beside: which goes on")
-    t.end()
 
 
 def next_record(store: Any) -> None:
@@ -1017,17 +855,14 @@ def repeated_release(store: Any) -> None:
 
 
 BASIC = [
-    swap,
+    examined,
     by_hand,
     foreign,
-    contents,
-    keys,
-    cancel,
-    notices,
-    beside,
+    names,
+    noticed_by_hand,
     next_record,
     next_shared,
-    listed,
+    listed_by_hand,
     list_pages,
     list_ends,
     racing,

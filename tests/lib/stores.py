@@ -31,6 +31,10 @@ class Store:
     settles = False  # the lock asks again itself when an answer is lost with its connection
     examined = False  # by its lock, before the first write of a process
     clocks = (-3600, 3600)  # seconds by which two candidates' clocks may be off
+    notes: tuple[str, ...] = ()  # the cases of `doctor --full` that it has only a note for
+    in_lua = False  # its lock is
+    any_name = True  # may be a lock's
+    names: tuple[str, ...] = ()  # such as no URL has that doctor makes, each a lock's of its own
     env: dict[str, str] = {}
     port: int
     server: Any  # of servers.py
@@ -40,14 +44,6 @@ class Store:
 
     def proxy(self) -> Any:
         return Proxy(self.port)
-
-    # Of a key, with what languages for patterns give a meaning to, and what would match it as a pattern.
-    odd, matched = "a%b_c*d?e[f-g]h\\i^", [
-        "aXXb_c*d?e[f-g]h\\i^",
-        "a%bXc*d?e[f-g]h\\i^",
-        "aXXbXcXXdXefhi^",
-        "aXbXcXdXeghi^",
-    ]
 
     def url(self, key: str, through: Any = None) -> str:
         raise NotImplementedError
@@ -96,7 +92,7 @@ class Store:
 
 class File(Store):
     name = "file"
-    odd, matched = "a%b_c*d[e-f]g\\h^", ["aXXb_c*d[e-f]g\\h^", "aXXbXcXXdegh^", "aXbXcXdfgh^"]
+    names = ("with space", "k\u00e4se \u540d")
 
     def __init__(self) -> None:
         self.dir = scratch(on_disk="ON_DISK" in os.environ)
@@ -109,9 +105,6 @@ class File(Store):
 
     def url(self, key: str, through: Any = None) -> str:
         return "file:" + self.path(key)
-
-    def keys(self) -> list[str]:
-        return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "q'uo\"te", "dash-", "x" * 150]
 
     def put(self, key: str, content: bytes) -> None:
         with open(self.path(key) + ".by-hand", "wb") as f:
@@ -142,6 +135,7 @@ class SharedFile(File):
     """With ?shared=link: a directory of numbered versions, as on a network file system, on a disk of this machine."""
 
     name = "file, shared=link"
+    notes = ("watch",)
     revisions = (
         False  # a version is its number and its content's digest: what was put back byte for byte is what was there
     )
@@ -191,6 +185,7 @@ class Box(Store):
     names."""
 
     name = "box"
+    in_lua = True
     rounds = 200  # its server is in Python
     settles = True  # libcurl does
     repeats = ()  # answers of HTTP/1.1 have no numbers: only TLS keeps a middlebox from repeating one
@@ -207,9 +202,6 @@ class Box(Store):
         if self.named:
             return f"box://127.0.0.1:{port}/{quote(key)}"
         return f"lua:{self.directory}/box.lua?host=127.0.0.1:{port}#{quote(key)}"
-
-    def keys(self) -> list[str]:
-        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "q'uo\"te\\", "b?c#d&e=f", "x" * 200]
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -245,6 +237,7 @@ class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
 
     name = "etcd"
+    names = ("a/b", "/a/b")
 
     def __init__(self, *options: Any) -> None:
         self.server = servers.Etcd(options=options)
@@ -254,19 +247,6 @@ class Etcd(Store):
 
     def url(self, key: str, through: Any = None) -> str:
         return f"etcd://{self.user + '@' if self.user else ''}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a/b",
-            "a%2Fb",
-            "/a/b",
-            "q'uo\"te\\",
-            "{a}:b?c#d&e=f",
-            "x" * 200,
-        ]
 
     def call(self, path: str, **body: Any) -> Any:
         """The gateway's answer; raises with its error."""
@@ -348,6 +328,8 @@ class Consul(Store):
     """settings: of the server's configuration. token: what is asked with, by the tests and by the URLs."""
 
     name = "consul"
+    names = ("a/c/d", "a/c/d/", "a.b/...")
+    in_lua = True
 
     def __init__(self, settings: Any = None, **more: Any) -> None:
         self.server = servers.Consul(settings, **more)
@@ -358,20 +340,6 @@ class Consul(Store):
     def url(self, key: str, through: Any = None) -> str:
         secret = f":{self.user}@" if self.user else ""
         return f"consul://{secret}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a/b",
-            "a/c/d/",
-            "a%2Fb",
-            "a.b/...",
-            "q'uo\"te\\",
-            "{a}:b?c#d&e=f+g;h",
-            "x" * 200,
-        ]
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """What it answers, if that is JSON; raises with its error."""
@@ -466,6 +434,7 @@ class FullConsul(Consul):
 
 class Redis(Store):
     name = "redis"
+    names = ("a/b", "7/a")
     revisions = False  # a version is the content's digest: what was put back byte for byte is what was there
     notices_by_hand = False  # only what the script does is published
 
@@ -478,21 +447,6 @@ class Redis(Store):
 
     def next_key(self, key: str) -> str:
         return "{" + key + "}:next"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a%2Fb",
-            "a/b",
-            "7/a",
-            "q'uo\"te",
-            "tag{ged}",
-            "open{",
-            "shut}",
-            "x" * 150,
-        ]
 
     def talk(self, *words: Any) -> Any:
         """One command, its answer as bytes, None, or an exception."""
@@ -597,19 +551,6 @@ class Postgres(Store):
         except UnicodeDecodeError:
             return False
 
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a/b",
-            "a%2Fb",
-            "q'uo\"te\\",
-            "{a}:b?c#d&e=f",
-            "'; DROP TABLE lunarch_locks; --",
-            "x" * 200,
-        ]
-
     @staticmethod
     def text(content: bytes) -> str:
         """As an SQL expression."""
@@ -700,10 +641,8 @@ class FullPostgres(Postgres):
 class S3(Store):
     """SeaweedFS, or another server of s3_servers.py. Its keys are found in the environment."""
 
-    # SeaweedFS makes a slash of a backslash.
-    odd, matched = "a%b_c*d?e[f-g]hi^", ["aXXb_c*d?e[f-g]hi^", "a%bXc*d?e[f-g]hi^", "aXbXcXdXefhi^"]
-
     name = "s3"
+    notes, in_lua = ("foreign", "watch"), True  # a text without a write's name is refused
     rounds = 3  # SeaweedFS takes a second and more for a PUT that meets others on its key
     revisions = False  # a version is the ETag: what was put back byte for byte is what was there
     watches = False
@@ -725,19 +664,6 @@ class S3(Store):
     def url(self, key: str, through: Any = None) -> str:
         endpoint = f"http://127.0.0.1:{(through or self).port}"
         return f"s3://{s3_servers.BUCKET}/{quote(key)}?region={s3_servers.REGION}&endpoint={quote(endpoint, safe='')}"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a/b",
-            "a/c/d",
-            "a%2Fb",
-            "q'uo\"te",
-            "{a}:b?c#d&e=f+g;h,i@j$k!(l)*~",
-            "x" * 200,
-        ]
 
     def ask(self, method: str, key: str, body: bytes = b"") -> tuple[int, Any, bytes]:
         status, headers, answer = self.server.ask(method, f"/{s3_servers.BUCKET}/{quote(key)}", body)
@@ -781,6 +707,7 @@ class MariaDB(Store):
     """Or MySQL itself, where MYSQLD says so."""
 
     name = "mysql" if os.environ.get("MYSQLD") else "mariadb"
+    notes, in_lua = ("watch",), True
     rounds = 100  # each racer's first write logs in
     watches = False
     notices_by_hand = False
@@ -796,22 +723,6 @@ class MariaDB(Store):
 
     def url(self, key: str, through: Any = None) -> str:
         return f"mysql://{self.user}@127.0.0.1:{(through or self).port}/test#{quote(key)}"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "Plain",
-            "with space",
-            "with space ",
-            "k\u00e4se \u540d",
-            "kase",
-            "a/b",
-            "a%2Fb",
-            "q'uo\"te\\",
-            "{a}:b?c#d&e=f",
-            "'; DROP TABLE lunarch_locks; --",
-            "x" * 200,
-        ]
 
     def put(self, key: str, content: bytes) -> None:
         self.put_many([key], content)
@@ -913,19 +824,6 @@ class ZooKeeper(Store):
 
     def url(self, key: str, through: Any = None) -> str:
         return f"zookeeper://127.0.0.1:{(through or self).port}/{quote(key)}"
-
-    def keys(self) -> list[str]:
-        return [
-            "plain",
-            "with space",
-            "k\u00e4se \u540d",
-            "a/b",
-            "a/c/d",
-            "a%2Fb",
-            "q'uo\"te\\",
-            "{a}:b?c#d&e=f",
-            "x" * 200,
-        ]
 
     def put(self, key: str, content: bytes) -> None:
         with Zk(self.port) as z:

@@ -150,19 +150,7 @@ class Mounted(stores.SharedFile):
 
 
 def conforms(a: Any) -> None:
-    lock_cases.run(
-        Mounted(a),
-        [
-            lock_cases.swap,
-            lock_cases.by_hand,
-            lock_cases.foreign,
-            lock_cases.contents,
-            lock_cases.cancel,
-            lock_cases.beside,
-            lock_cases.listed,
-            lock_cases.racing,
-        ],
-    )
+    lock_cases.run(Mounted(a), [lock_cases.examined, lock_cases.by_hand, lock_cases.foreign, lock_cases.racing])
 
 
 def race_between(a: Any, b: Any) -> None:

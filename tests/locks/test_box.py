@@ -16,6 +16,6 @@ run(store, only or BASIC + NETWORK + SERVER + REPEATED + [read_only, full])
 store.end()
 if not only:
     store = Box(named=False)
-    run(store, [lock_cases.swap, lock_cases.keys, lock_cases.notices, lock_cases.next_record, lock_cases.listed])
+    run(store, [lock_cases.examined, lock_cases.next_record])
     store.end()
 done()

@@ -34,40 +34,15 @@ with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]
     leases = Kube(cluster, "leases")
     lock_cases.run(leases, wanted or lock_cases.BASIC + lock_cases.NETWORK + lock_cases.SERVER)
-    lock_cases.run(
-        Kube(cluster, "configmaps"),
-        wanted
-        or [
-            lock_cases.swap,
-            lock_cases.by_hand,
-            lock_cases.foreign,
-            lock_cases.contents,
-            lock_cases.notices,
-            lock_cases.beside,
-            lock_cases.next_record,
-            lock_cases.next_shared,
-            lock_cases.listed,
-            lock_cases.list_pages,
-        ],
-    )
-    lock_cases.run(
-        Kube(cluster, "configmapsleases"),
-        wanted
-        or [
-            lock_cases.swap,
-            lock_cases.by_hand,
-            lock_cases.contents,
-            lock_cases.notices,
-            lock_cases.beside,
-            lock_cases.next_record,
-            lock_cases.next_shared,
-            lock_cases.listed,
-        ],
-    )
-    lock_cases.run(
-        Kube(cluster, "endpoints"),
-        wanted or [lock_cases.swap, lock_cases.beside, lock_cases.next_record, lock_cases.listed],
-    )
+    case = lock_cases
+    basic = [case.examined, case.next_record, case.next_shared, case.listed_by_hand]
+    by_hand = [*basic, case.by_hand, case.noticed_by_hand]
+    for kind, cases in (
+        ("configmaps", [*by_hand, case.foreign, case.list_pages]),
+        ("configmapsleases", by_hand),
+        ("endpoints", basic[:2]),
+    ):
+        case.run(Kube(cluster, kind), wanted or cases)
     if not wanted:
         list_rights(leases)
 done()
