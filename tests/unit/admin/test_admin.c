@@ -1,20 +1,11 @@
 /* What the admin endpoint says, where a running leader cannot be made to show it: a term that nobody ended in time. */
-#include "tap.h"
+#include "elector_seat.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "election/elector.h"
-#include "loop/offload.h"
-#include "loop/timeline.h"
 #include "admin/admin_metrics.h"
 #include "admin/admin.h"
 #include "admin/script_jobs.h"
-
-#include <ev.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static struct elector_status status = { .lock = "file:/x", .identity = "me", .leader = "me", .address = "" };
 static struct admin_renewals renewals;
@@ -30,13 +21,13 @@ static void list(void *arg, void (*each)(void *each_arg, const struct standing *
 	                                   .jobs = &script_jobs });
 }
 
-static int ask(const char *path, struct buf *body)
+static int ask(const char *what, struct buf *body)
 {
 	static const struct standing_source source = { .list = list };
 	const char *type = "";
 
 	buf_drop(body, body->len);
-	return admin_answer(&source, path, body, &type);
+	return admin_answer(&source, what, body, &type);
 }
 
 static void health(nsec since_renewal, int want, const char *what)
@@ -86,10 +77,8 @@ static void readiness(void)
 /* ---- an elector whose script does not stop, and cannot be killed ---- */
 
 struct stuck {
-	struct ev_loop *loop;
-	struct elector *elector;
-	char lock[200];
-	bool led, lost;
+	struct seat seat;
+	int led, lost;
 };
 
 static void on_lead(void *arg, const struct elector_term *t)
@@ -100,51 +89,28 @@ static void on_lead(void *arg, const struct elector_term *t)
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
-	(void)reason;
-	(void)held;
-	(void)stop_by;
+	(void)reason, (void)held, (void)stop_by;
 	((struct stuck *)arg)->lost = true;
-}
-
-static void on_leader(void *arg, const struct elector_leader *l)
-{
-	(void)arg;
-	(void)l;
-}
-
-static void on_no_leader(void *arg, const char *previous)
-{
-	(void)arg;
-	(void)previous;
-}
-
-static void on_deadline(void *arg, struct instant end, struct instant kill)
-{
-	(void)arg;
-	(void)end;
-	(void)kill;
 }
 
 static nsec since_renewal(const struct stuck *s)
 {
 	struct elector_status now;
 
-	elector_status(s->elector, &now);
+	elector_status(s->seat.elector, &now);
 	return now.since_renewal;
 }
 
 static void lose_and_stay(struct stuck *s, const struct lease_times *times)
 {
 	is_int(since_renewal(s), -1, "before it has led there is no renewal to speak of");
-	elector_bar(s->elector, NULL);
-	while (!s->led)
-		ev_run(s->loop, EVRUN_ONCE);
+	elector_bar(s->seat.elector, NULL);
+	until(&s->seat, &s->led, 1);
 	ok(since_renewal(s) >= 0 && since_renewal(s) <= times->lease, "a leader tells how long ago it renewed");
-	unlink(s->lock);
-	while (!s->lost)
-		ev_run(s->loop, EVRUN_ONCE);
+	unlink(path);
+	until(&s->seat, &s->lost, 1);
 	while (since_renewal(s) >= 0 && since_renewal(s) <= times->lease)
-		ev_run(s->loop, EVRUN_NOWAIT);
+		turn(&s->seat);
 	ok(since_renewal(s) > times->lease,
 	   "a term whose script does not stop goes on, without a renewal, for longer than its lease: /healthz sees it");
 }
@@ -153,48 +119,24 @@ static void stuck(void)
 {
 	static const struct elector_callbacks callbacks = { .lead = on_lead,
 		                                            .stop = on_stop,
-		                                            .leader = on_leader,
-		                                            .no_leader = on_no_leader,
-		                                            .deadline = on_deadline };
+		                                            .leader = no_leader,
+		                                            .no_leader = nobody_leads,
+		                                            .deadline = no_deadline };
 	static const struct lease_times times = { .lease = 900 * NSEC_PER_MS,
 		                                  .renew = 600 * NSEC_PER_MS,
 		                                  .retry = 100 * NSEC_PER_MS,
 		                                  .grace = 100 * NSEC_PER_MS,
 		                                  .kill = 50 * NSEC_PER_MS,
 		                                  .drift = 50 * NSEC_PER_MS };
-	struct stuck s = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV) };
-	struct proof_self self;
-	struct err err;
-	char dir[] = "/tmp/lunarch-test-XXXXXX";
+	struct stuck s = { .led = 0 };
 
-	if (!mkdtemp(dir))
-		exit(1);
-	snprintf(s.lock, sizeof s.lock, "%s/lock", dir);
-	proof_self_init(&self, dir);
-	struct lock_env env = { .loop = s.loop, .offload = offload_new(s.loop, 1, NULL) };
-	struct timeline timeline;
-	timeline_init(&timeline, s.loop);
-	s.elector = elector_new(&(struct elector_config){ .env = &env,
-	                                                  .timeline = &timeline,
-	                                                  .self = &self,
-	                                                  .lock = s.lock,
-	                                                  .identity = "stuck",
-	                                                  .address = "",
-	                                                  .times = times },
-	                        &callbacks, &s, &err);
-	ok(s.elector != NULL, "an elector on a file");
-	if (s.elector)
-		lose_and_stay(&s, &times);
-	elector_free(s.elector);
-	lock_env_fini(&env);
-	timeline_fini(&timeline);
-	offload_free(env.offload);
-	ev_loop_destroy(s.loop);
-	proof_self_fini(&self);
-	char *command = mem_printf("rm -r %s", dir);
-	if (system(command) != 0)
-		exit(1);
-	free(command);
+	place_make();
+	seat_init(&s.seat);
+	struct elector_config config = seat_config(&s.seat, 0);
+	config.times = times;
+	seat_start(&s.seat, &config, &callbacks, &s);
+	lose_and_stay(&s, &times);
+	seat_fini(&s.seat);
 }
 
 static bool tell_job(const char *name, int64_t last_s, uint64_t term)
@@ -291,5 +233,5 @@ int main(void)
 	   "what is longer than all is in +Inf");
 	ok(strstr(body.data, "_sum{name=\"file:/x\"} 100.002000\n") != NULL, "the sum is in seconds");
 	buf_fini(&body);
-	return tap_done();
+	return place_end();
 }

@@ -1,28 +1,13 @@
 /* The elector on a real file lock, in what stores and machines can do to a term that goes on: a clone of its machine, a
  * record that falls back, a token that was larger before. */
-#include "election/elector.h"
-
 #include "base/buf.h"
 #include "base/mem.h"
+#include "elector_seat.h"
 #include "lease/nomination.h"
-#include "loop/offload.h"
-#include "loop/timeline.h"
-#include "tap.h"
 
-#include <dirent.h>
-#include <ev.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#ifndef PATIENCE_S
-#define PATIENCE_S 60. /* mutants get less */
-#endif
-
-static char dir[100], url[160];
-static const char *path;
 
 /* One candidate, in this process; what it tells is in memory that a clone of it writes to as well, each in its own
  * place. */
@@ -35,10 +20,7 @@ struct told {
 	char order[40]; /* of what is in `ordered` */
 };
 struct candidate {
-	struct lock_env env;
-	struct timeline timeline;
-	struct proof_self self;
-	struct elector *elector;
+	struct seat seat;
 	struct told *told;
 	bool drains; /* what lead started goes on until the test says that it has stopped */
 };
@@ -47,7 +29,7 @@ static bool has_said(const struct candidate *c, const char *text)
 {
 	struct buf said = { 0 };
 
-	elector_why(c->elector, &said);
+	elector_why(c->seat.elector, &said);
 	bool has = said.data && strstr(said.data, text);
 	buf_fini(&said);
 	return has;
@@ -73,11 +55,6 @@ static void on_lead(void *arg, const struct elector_term *t)
 	c->told->token = t->token;
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
-{
-	(void)arg, (void)end, (void)kill;
-}
-
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	struct candidate *c = arg;
@@ -87,7 +64,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	c->told->stops++;
 	c->told->reason = reason;
 	if (!c->drains)
-		elector_stopped(c->elector, true);
+		elector_stopped(c->seat.elector, true);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -136,7 +113,7 @@ static void on_hand_over(void *arg, enum successor_why why)
 
 	(void)why;
 	c->told->hand_overs++;
-	elector_end(c->elector, LEASE_RESIGNED, 0, 0);
+	elector_end(c->seat.elector, LEASE_RESIGNED, 0, 0);
 }
 
 static void on_finished(void *arg, bool left)
@@ -149,7 +126,7 @@ static void on_finished(void *arg, bool left)
 
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
-	.deadline = on_deadline,
+	.deadline = no_deadline,
 	.stop = on_stop,
 	.leader = on_leader,
 	.no_leader = on_no_leader,
@@ -164,30 +141,14 @@ static const struct elector_callbacks callbacks = {
 static void start_as(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env),
                      const char *identity)
 {
-	struct err err;
-	struct lease_times times = { .lease = lease };
-
-	*c = (struct candidate){ .told = told };
+	c->told = told;
 	*told = (struct told){ 0 };
-	lease_times_default(&times);
-	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	c->env.offload = offload_new(c->env.loop, 1, NULL);
-	timeline_init(&c->timeline, c->env.loop);
-	proof_self_init(&c->self, dir);
-	struct elector_config config = { .env = &c->env,
-		                         .timeline = &c->timeline,
-		                         .self = &c->self,
-		                         .lock = url,
-		                         .opened = lock ? lock(&c->env) : NULL,
-		                         .identity = identity,
-		                         .address = "",
-		                         .times = times };
-	c->elector = elector_new(&config, &callbacks, c, &err);
-	if (!c->elector) {
-		printf("Bail out! %s\n", err.text);
-		exit(1);
-	}
-	elector_bar(c->elector, NULL);
+	seat_init(&c->seat);
+	struct elector_config config = seat_config(&c->seat, lease);
+	config.opened = lock ? lock(&c->seat.env) : NULL;
+	config.identity = identity;
+	seat_start(&c->seat, &config, &callbacks, c);
+	elector_bar(c->seat.elector, NULL);
 }
 
 static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))
@@ -200,58 +161,6 @@ static void start(struct candidate *c, struct told *told, nsec lease)
 	start_on(c, told, lease, NULL);
 }
 
-static void stop(struct candidate *c)
-{
-	elector_free(c->elector);
-	lock_env_fini(&c->env);
-	proof_self_fini(&c->self);
-	offload_free(c->env.offload);
-	timeline_fini(&c->timeline);
-	ev_loop_destroy(c->env.loop);
-	unlink(path);
-}
-
-static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	(void)w, (void)revents;
-	ev_break(loop, EVBREAK_ONE);
-}
-
-static bool enough(const int *counter, int want)
-{
-	return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= want;
-}
-
-/* Runs the loop until the counter is there. */
-static bool until(struct candidate *c, const int *counter, int want)
-{
-	double end = ev_time() + PATIENCE_S;
-	ev_timer tick;
-
-	ev_timer_init(&tick, on_tick, 0.02, 0.02);
-	ev_timer_start(c->env.loop, &tick);
-	while (!enough(counter, want) && ev_time() < end)
-		ev_run(c->env.loop, 0);
-	ev_timer_stop(c->env.loop, &tick);
-	return enough(counter, want);
-}
-
-static struct record look(void)
-{
-	struct record r;
-	struct err err;
-	static char text[RECORD_MAX_BYTES];
-	FILE *f = fopen(path, "re");
-	size_t len = f ? fread(text, 1, sizeof text, f) : 0;
-
-	if (f)
-		fclose(f);
-	record_init(&r);
-	if (record_parse(&r, text, len, &err) < 0)
-		printf("# %s: %s\n", path, err.text);
-	return r;
-}
-
 static uint64_t shown_term(void)
 {
 	struct record r = look();
@@ -261,35 +170,19 @@ static uint64_t shown_term(void)
 	return term;
 }
 
-/* As a store does that shows another version from now on. */
-static void replace(const struct record *r)
-{
-	char new[160];
-	char *text = record_print(r);
-
-	snprintf(new, sizeof new, "%s.other", path);
-	FILE *f = fopen(new, "we");
-	fputs(text, f);
-	fclose(f);
-	free(text);
-	if (rename(new, path) < 0)
-		perror("rename");
-}
-
 static void save(struct candidate *c, uint64_t number, const char *json)
 {
 	struct err err;
 
-	elector_save(c->elector, number, json, &err);
-	until(c, &c->told->saved, (int)number);
+	elector_save(c->seat.elector, number, json, &err);
+	until(&c->seat, &c->told->saved, (int)number);
 }
 
 /* ---- a clone ---- */
 
-/* What both do from the fork on: until told to end. */
-static void go_on(struct candidate *c, const int *end)
+static bool reached(const int *counter, int want)
 {
-	until(c, end, 1);
+	return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= want;
 }
 
 static void clones(void)
@@ -301,29 +194,26 @@ static void clones(void)
 	struct candidate c;
 
 	start(&c, &s->told[0], 6 * NSEC_PER_SEC);
-	ok(until(&c, &s->told[0].renewals, 1), "a leader renews");
+	ok(until(&c.seat, &s->told[0].renewals, 1), "a leader renews");
 	struct record before = look();
 	s->told[1] = s->told[0];
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
 		c.told = &s->told[1];
-		ev_loop_fork(c.env.loop);
-		go_on(&c, &s->end);
+		ev_loop_fork(c.seat.env.loop);
+		until(&c.seat, &s->end, 1);
 		_exit(0);
 	}
 	double end = ev_time() + PATIENCE_S;
-	ev_timer tick;
-	ev_timer_init(&tick, on_tick, 0.02, 0.02);
-	ev_timer_start(c.env.loop, &tick);
-	while (!enough(&s->told[0].stops, 1) && !enough(&s->told[1].stops, 1) && ev_time() < end)
-		ev_run(c.env.loop, 0);
-	int loser = enough(&s->told[1].stops, 1), winner = 1 - loser;
+	while (!reached(&s->told[0].stops, 1) && !reached(&s->told[1].stops, 1) && ev_time() < end)
+		turn(&c.seat);
+	int loser = reached(&s->told[1].stops, 1), winner = 1 - loser;
 	ok(s->told[0].stops + s->told[1].stops == 1 && s->told[loser].reason == LEASE_STOLEN,
 	   "cloned while it leads, one of the two ends its term: it is lost to the other");
 	int renewals = s->told[winner].renewals;
-	while (!enough(&s->told[winner].renewals, renewals + 3) && ev_time() < end)
-		ev_run(c.env.loop, 0);
+	while (!reached(&s->told[winner].renewals, renewals + 3) && ev_time() < end)
+		turn(&c.seat);
 	ok(s->told[winner].stops == 0 && s->told[winner].renewals >= renewals + 3, "the other one leads on");
 	struct record after = look();
 	is_str(after.incarnation, before.incarnation, "as the process that it was");
@@ -331,25 +221,24 @@ static void clones(void)
 	if (winner == 1)
 		kill(pid, SIGKILL);
 	else
-		elector_end(c.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
-	while (!enough(&s->told[loser].leads, s->told[loser].stops + 1) && ev_time() < end)
-		ev_run(c.env.loop, 0);
+		elector_end(c.seat.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
+	while (!reached(&s->told[loser].leads, s->told[loser].stops + 1) && ev_time() < end)
+		turn(&c.seat);
 	ok(s->told[loser].leads == 2, "and when that one is gone, the one that ended leads again");
 	while (loser == 1 && shown_term() == after.term && ev_time() < end)
-		ev_run(c.env.loop, 0);
+		turn(&c.seat);
 	struct record last = look();
 	ok(strcmp(last.incarnation, before.incarnation) != 0 && last.term > before.term,
 	   "under an incarnation of its own");
 	is_str(last.tree, "",
 	       "that offers no proof of its death, which the clone's machine could mistake for that of another");
-	ev_timer_stop(c.env.loop, &tick);
 	__atomic_store_n(&s->end, 1, __ATOMIC_SEQ_CST);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	record_fini(&before);
 	record_fini(&after);
 	record_fini(&last);
-	stop(&c);
+	seat_fini(&c.seat);
 	munmap(s, sizeof *s);
 }
 
@@ -361,20 +250,20 @@ static void checkpoints(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c, &told.leads, 1);
+	until(&c.seat, &told.leads, 1);
 	save(&c, 1, "{\"n\":5}");
 	struct record old = look();
 	save(&c, 2, "{\"n\":10}");
 	is_int(told.saved, 2, "a checkpoint is acknowledged");
 	replace(&old);
-	until(&c, &told.renewals, told.renewals + 2);
+	until(&c.seat, &told.renewals, told.renewals + 2);
 	struct record now = look();
 	is_str(now.checkpoint, "{\"n\":10}",
 	       "a store that shows the record from before it gets it again with the next renewal");
 	ok(told.stops == 0 && now.term == old.term, "the term goes on");
 	mem_replace(&now.checkpoint, "{\"n\":11}");
 	replace(&now);
-	until(&c, &told.renewals, told.renewals + 2);
+	until(&c.seat, &told.renewals, told.renewals + 2);
 	struct record edited = look();
 	is_str(edited.checkpoint, "{\"n\":11}", "what a person puts into the newest record stands");
 	mem_replace(&old.holder, "somebody else");
@@ -382,7 +271,7 @@ static void checkpoints(void)
 	old.lease_ms = 100;
 	old.term++;
 	replace(&old);
-	until(&c, &told.leads, 2);
+	until(&c.seat, &told.leads, 2);
 	struct record next = look();
 	ok(told.stops == 1 && told.leads == 2 && strcmp(next.checkpoint, "{\"n\":5}") == 0,
 	   "and so does what another leader had saved, when its record is taken over");
@@ -390,7 +279,7 @@ static void checkpoints(void)
 	record_fini(&now);
 	record_fini(&edited);
 	record_fini(&next);
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* ---- tokens ---- */
@@ -409,13 +298,13 @@ static void tokens(void)
 	r.token = clock_wall_us() + INT64_C(3600) * 1000000; /* its clock was ahead, or ours is behind */
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	until(&c, &told.others, 1);
+	until(&c.seat, &told.others, 1);
 	unlink(path);
-	until(&c, &told.leads, 1);
+	until(&c.seat, &told.leads, 1);
 	ok(told.token > r.token,
 	   "the token of a term is larger than all that its candidate has seen, also when the record is gone");
 	record_fini(&r);
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* ---- what others leave in a record ---- */
@@ -436,20 +325,20 @@ static void extremes(void)
 	r.renewed_us = RECORD_TIME_MAX;
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	ok(until(&c, &told.leads, 1),
+	ok(until(&c.seat, &told.leads, 1),
 	   "a record whose holder's name fills it, with the largest count of transitions, is taken over");
 	record_fini(&r);
 	r = look();
 	ok(r.transitions == INT64_MAX && !*r.previous_holder, "the count stays, and of the name nothing is kept");
 	r.renewed_us = RECORD_TIME_MAX;
 	replace(&r);
-	until(&c, &told.renewals, told.renewals + 2);
+	until(&c.seat, &told.renewals, told.renewals + 2);
 	record_fini(&r);
 	r = look();
 	ok(told.stops == 0 && r.renewed_us > r.acquired_us && r.renewed_us < RECORD_TIME_MAX,
 	   "at the end of the years the time of renewals begins at the clock anew");
 	record_fini(&r);
-	stop(&c);
+	seat_fini(&c.seat);
 	free(name);
 }
 
@@ -461,22 +350,22 @@ static void clocks(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c, &told.leads, 1);
+	until(&c.seat, &told.leads, 1);
 	struct record r = look();
 	int64_t ahead = r.renewed_us += INT64_C(3600) * 1000000;
 	replace(&r);
-	until(&c, &told.renewals, told.renewals + 1);
+	until(&c.seat, &told.renewals, told.renewals + 1);
 	record_fini(&r);
 	r = look();
 	int64_t first = r.renewed_us;
 	ok(told.stops == 0 && first > ahead, "a record whose time is an hour ahead of the clock: a renewal's is later");
-	until(&c, &told.renewals, told.renewals + 3);
+	until(&c.seat, &told.renewals, told.renewals + 3);
 	record_fini(&r);
 	r = look();
 	ok(r.renewed_us - first > INT64_C(1000000) && r.renewed_us - first < INT64_C(600) * 1000000,
 	   "and goes on with what passes");
 	record_fini(&r);
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* ---- what comes first ---- */
@@ -525,10 +414,10 @@ static void order(void)
 	replace(&r);
 	spied = &c;
 	start_on(&c, &told, 600 * NSEC_PER_SEC, open_spied);
-	until(&c, &told.others, 1);
-	until(&c, &told.leads, 1);
-	elector_end(c.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
-	until(&c, &told.finished, 1);
+	until(&c.seat, &told.others, 1);
+	until(&c.seat, &told.leads, 1);
+	elector_end(c.seat.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
+	until(&c.seat, &told.finished, 1);
 	is_str(told.order, "ownLaiSwzn",
 	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
 	       "that is logged and announced, the release before it is logged and announced");
@@ -542,7 +431,7 @@ static bool leads(const struct candidate *c)
 {
 	struct elector_status s;
 
-	elector_status(c->elector, &s);
+	elector_status(c->seat.elector, &s);
 	return s.leading;
 }
 
@@ -552,26 +441,26 @@ static void drains(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c, &told.leads, 1);
+	until(&c.seat, &told.leads, 1);
 	c.drains = true;
-	elector_end(c.elector, LEASE_SHUTDOWN, 0, 60 * NSEC_PER_SEC);
+	elector_end(c.seat.elector, LEASE_SHUTDOWN, 0, 60 * NSEC_PER_SEC);
 	ok(has_said(&c, "stopping: shutdown") && !has_said(&c, "stopped_leading"),
 	   "a term that is told to end says so, and not that it leads no more");
-	until(&c, &told.renewals, told.renewals + 1);
+	until(&c.seat, &told.renewals, told.renewals + 1);
 	ok(leads(&c) && !has_said(&c, "stopped_leading"), "it leads, and renews, until all of it has stopped");
-	elector_stopped(c.elector, true);
+	elector_stopped(c.seat.elector, true);
 	ok(!leads(&c) && has_said(&c, "stopped_leading: shutdown"), "then it says that it leads no more, and why");
-	until(&c, &told.leads, 2);
-	elector_end(c.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+	until(&c.seat, &told.leads, 2);
+	elector_end(c.seat.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
 	struct record r = look();
 	mem_replace(&r.holder, "somebody else");
 	replace(&r);
-	until(&c, &told.stops, 3);
+	until(&c.seat, &told.stops, 3);
 	ok(!leads(&c) && has_said(&c, "stopped_leading: resigned (the lease was lost"),
 	   "where the lease is lost meanwhile, it says so at once, although its script still stops");
-	elector_stopped(c.elector, true);
+	elector_stopped(c.seat.elector, true);
 	record_fini(&r);
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* ---- who comes next ---- */
@@ -579,11 +468,11 @@ static void drains(void)
 /* The same for two candidates, each of which has a loop of its own. */
 static bool until_both(struct candidate *c, struct candidate *d, const int *counter, int want)
 {
-	for (double end = ev_time() + PATIENCE_S; !enough(counter, want) && ev_time() < end; usleep(1000)) {
-		ev_run(c->env.loop, EVRUN_NOWAIT);
-		ev_run(d->env.loop, EVRUN_NOWAIT);
+	for (double end = ev_time() + PATIENCE_S; !reached(counter, want) && ev_time() < end; usleep(1000)) {
+		ev_run(c->seat.env.loop, EVRUN_NOWAIT);
+		ev_run(d->seat.env.loop, EVRUN_NOWAIT);
 	}
-	return enough(counter, want);
+	return reached(counter, want);
 }
 
 /* What the file beside the lock holds. */
@@ -617,7 +506,7 @@ static void hands_over(void)
 
 	forget_next();
 	start(&c, &told[0], 9 * NSEC_PER_SEC);
-	until(&c, &told[0].leads, 1);
+	until(&c.seat, &told[0].leads, 1);
 	start_as(&d, &told[1], 9 * NSEC_PER_SEC, NULL, "b");
 	ok(until_both(&c, &d, &told[1].nexts, 1), "a standby comes next");
 	struct record n = look_beside();
@@ -626,31 +515,31 @@ static void hands_over(void)
 	double end = ev_time() + PATIENCE_S;
 	do {
 		until_both(&c, &d, &told[0].renewals, told[0].renewals + 1);
-		elector_status(c.elector, &s);
+		elector_status(c.seat.elector, &s);
 	} while (!s.next.known && ev_time() < end);
 	is_str(s.next.identity, "b", "and then its leader knows it");
-	is_int(elector_handover(d.elector, "", NSEC_PER_SEC, request, &err), -1,
+	is_int(elector_handover(d.seat.elector, "", NSEC_PER_SEC, request, &err), -1,
 	       "who does not lead hands nothing over");
-	is_int(elector_handover(c.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
+	is_int(elector_handover(c.seat.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
 	ok(until_both(&c, &d, &told[1].leads, 1) && told[0].hand_overs == 1 && told[0].reason == LEASE_RESIGNED,
 	   "its term ends of its own will, and the other one leads");
 	ok(told[1].before == 1 && strstr(told[1].order, "yL"), "which hears first that it comes next no more");
-	elector_status(c.elector, &s);
+	elector_status(c.seat.elector, &s);
 	is_int((int64_t)s.next.handovers[SUCCESSOR_REQUEST], 1, "the hand-over is counted");
 	until_both(&c, &d, &told[0].nexts, 1);
-	elector_end(c.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	elector_end(c.seat.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
 	is_int(told[0].finished, 0, "who comes next and is to end");
 	until_both(&c, &d, &told[0].finished, 1);
 	n = look_beside();
 	for (end = ev_time() + PATIENCE_S; *n.holder && ev_time() < end;) { /* first, if that takes less than P */
-		ev_run(c.env.loop, EVRUN_NOWAIT);
+		ev_run(c.seat.env.loop, EVRUN_NOWAIT);
 		record_fini(&n);
 		n = look_beside();
 	}
 	is_str(n.holder, "", "empties the record");
 	record_fini(&n);
-	stop(&c);
-	stop(&d);
+	seat_fini(&c.seat);
+	seat_fini(&d.seat);
 }
 
 static const struct timeline_ops *real_timers;
@@ -682,15 +571,15 @@ static void shares_wakeups(void)
 
 	forget_next();
 	start(&c, &told, 3 * NSEC_PER_SEC);
-	real_timers = c.timeline.ops;
+	real_timers = c.seat.timeline.ops;
 	ops = *real_timers;
 	ops.start = timer_was_started;
 	ops.stop = timer_was_stopped;
-	c.timeline.ops = &ops;
-	until(&c, &told.renewals, 20); /* more than two leases */
+	c.seat.timeline.ops = &ops;
+	until(&c.seat, &told.renewals, 20); /* more than two leases */
 	ok(long_timer && long_fires == 0,
 	   "a leader looks who comes next when it renews its lease, and does not wake up for that");
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* A lock that somebody named as the record beside another one. */
@@ -707,42 +596,20 @@ static void taken_name(void)
 	snprintf(r.write, sizeof r.write, "00112233445566778899aabbccddeeff");
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	double end = ev_time() + 4; /* it would lead at once */
-	while (ev_time() < end) {
-		ev_run(c.env.loop, EVRUN_NOWAIT);
-		usleep(1000);
-	}
+	within(&c.seat, &told.leads, 1, 4); /* it would lead at once */
 	struct record left = look();
-	elector_status(c.elector, &s);
+	elector_status(c.seat.elector, &s);
 	ok(told.leads == 0 && strcmp(left.write, r.write) == 0,
 	   "what says who comes next in another lock is left alone");
 	ok(strstr(s.trouble, "a name of its own") != NULL, "and said to be the reason");
 	record_fini(&left);
 	record_fini(&r);
-	stop(&c);
-}
-
-static void remove_all(void)
-{
-	char name[400];
-	struct dirent *e;
-	DIR *d = opendir(dir);
-
-	while (d && (e = readdir(d))) {
-		snprintf(name, sizeof name, "%s/%s", dir, e->d_name);
-		unlink(name);
-	}
-	closedir(d);
-	rmdir(dir);
+	seat_fini(&c.seat);
 }
 
 int main(void)
 {
-	snprintf(dir, sizeof dir, "/dev/shm/lunarch-elector-XXXXXX");
-	if (!mkdtemp(dir))
-		return 1;
-	snprintf(url, sizeof url, "file:%s/lock", dir);
-	path = url + strlen("file:");
+	place_make();
 	clones();
 	checkpoints();
 	tokens();
@@ -753,6 +620,5 @@ int main(void)
 	hands_over();
 	shares_wakeups();
 	taken_name();
-	remove_all();
-	return tap_done();
+	return place_end();
 }

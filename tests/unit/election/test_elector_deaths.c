@@ -1,34 +1,20 @@
 /* The elector beside holders that die on its machine: real processes, a real file lock, a lease of an hour that nobody
  * waits out. What a proof is, test_death_proof.c asks. */
 #include "base/mem.h"
+#include "elector_seat.h"
 #include "election/death_watch.h"
-#include "election/elector.h"
-#include "loop/offload.h"
-#include "loop/timeline.h"
-#include "tap.h"
 
-#include <ev.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#ifndef PATIENCE_S
-#define PATIENCE_S 60.
-#endif
 #define HOUR_MS (3600 * 1000)
 #define A_WHILE_S .3 /* in which something that must not happen would have happened */
 
-static char dir[100], url[160];
-static const char *path;
 static int said_dead;
 
 struct candidate {
-	struct lock_env env;
-	struct timeline timeline;
-	struct proof_self self;
+	struct seat seat;
 	struct death_watches *deaths;
-	struct elector *elector;
 	int leads, others;
 	nsec doubt; /* of the leader that was told last */
 };
@@ -99,31 +85,8 @@ static void bury(struct holder *h)
 /* Its record, as its write number n makes it. */
 static void put(struct holder *h, int n)
 {
-	char *new = mem_printf("%s.new", path);
-
 	snprintf(h->record.write, sizeof h->record.write, "%032d", n);
-	char *text = record_print(&h->record);
-	FILE *f = fopen(new, "we");
-	fputs(text, f);
-	fclose(f);
-	if (rename(new, path) < 0)
-		perror("rename");
-	free(text);
-	free(new);
-}
-
-static struct record look(void)
-{
-	static char text[RECORD_MAX_BYTES];
-	struct record r;
-	FILE *f = fopen(path, "re");
-	size_t len = f ? fread(text, 1, sizeof text, f) : 0;
-
-	if (f)
-		fclose(f);
-	record_init(&r);
-	record_parse(&r, text, len, NULL);
-	return r;
+	replace(&h->record);
 }
 
 /* ---- the candidate ---- */
@@ -136,17 +99,12 @@ static void on_lead(void *arg, const struct elector_term *t)
 	c->leads++;
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
-{
-	(void)arg, (void)end, (void)kill;
-}
-
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	struct candidate *c = arg;
 
 	(void)reason, (void)held, (void)stop_by;
-	elector_stopped(c->elector, true);
+	elector_stopped(c->seat.elector, true);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -157,23 +115,13 @@ static void on_leader(void *arg, const struct elector_leader *l)
 	c->doubt = l->doubt;
 }
 
-static void on_no_leader(void *arg, const char *previous)
-{
-	(void)arg, (void)previous;
-}
-
-static void on_finished(void *arg, bool left)
-{
-	(void)arg, (void)left;
-}
-
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
-	.deadline = on_deadline,
+	.deadline = no_deadline,
 	.stop = on_stop,
 	.leader = on_leader,
-	.no_leader = on_no_leader,
-	.finished = on_finished,
+	.no_leader = nobody_leads,
+	.finished = not_finished,
 };
 
 static void on_log(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
@@ -184,55 +132,31 @@ static void on_log(void *arg, enum log_level level, const struct log_about *abou
 
 static void start(struct candidate *c)
 {
-	struct err err;
-
 	said_dead = 0;
 	*c = (struct candidate){ .doubt = -1 };
-	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	c->env.offload = offload_new(c->env.loop, 1, NULL);
-	timeline_init(&c->timeline, c->env.loop);
-	proof_self_init(&c->self, dir);
-	c->deaths = death_watches_new(c->env.loop, c->env.offload);
-	struct elector_config config = { .env = &c->env,
-		                         .timeline = &c->timeline,
-		                         .self = &c->self,
-		                         .death_watches = c->deaths,
-		                         .lock = url,
-		                         .identity = "candidate",
-		                         .address = "" };
-	lease_times_default(&config.times);
-	c->elector = elector_new(&config, &callbacks, c, &err);
-	if (!c->elector)
-		printf("Bail out! %s\n", err.text), exit(1);
-	elector_bar(c->elector, NULL);
+	seat_init(&c->seat);
+	c->deaths = death_watches_new(c->seat.env.loop, c->seat.env.offload);
+	struct elector_config config = seat_config(&c->seat, 0);
+	config.death_watches = c->deaths;
+	seat_start(&c->seat, &config, &callbacks, c);
+	elector_bar(c->seat.elector, NULL);
 }
 
 static void stop(struct candidate *c)
 {
-	elector_free(c->elector);
+	elector_free(c->seat.elector);
+	c->seat.elector = NULL;
 	death_watches_free(c->deaths);
-	lock_env_fini(&c->env);
-	proof_self_fini(&c->self);
-	offload_free(c->env.offload);
-	timeline_fini(&c->timeline);
-	ev_loop_destroy(c->env.loop);
-	unlink(path);
-}
-
-static bool until(struct candidate *c, const int *counter, int want, double seconds)
-{
-	for (double last = ev_time() + seconds; *counter < want && ev_time() < last; usleep(500))
-		ev_run(c->env.loop, EVRUN_NOWAIT);
-	return *counter >= want;
+	seat_fini(&c->seat);
 }
 
 static bool sees_write(struct candidate *c, const struct holder *h)
 {
 	struct elector_status s = { 0 };
 
-	for (double last = ev_time() + PATIENCE_S; ev_time() < last; usleep(500)) {
-		ev_run(c->env.loop, EVRUN_NOWAIT);
-		elector_status(c->elector, &s);
+	for (double last = ev_time() + PATIENCE_S; ev_time() < last;) {
+		turn(&c->seat);
+		elector_status(c->seat.elector, &s);
 		if (strcmp(s.record->write, h->record.write) == 0)
 			return true;
 	}
@@ -249,11 +173,11 @@ static void died(void)
 	hold(&h);
 	put(&h, 1);
 	start(&c);
-	ok(until(&c, &c.others, 1, PATIENCE_S) && c.doubt == 0, "nothing says that a holder that lives is dead");
+	ok(until(&c.seat, &c.others, 1) && c.doubt == 0, "nothing says that a holder that lives is dead");
 	put(&h, 2); /* it renews */
-	ok(sees_write(&c, &h) && !until(&c, &c.leads, 1, A_WHILE_S), "its lease is waited out");
+	ok(sees_write(&c, &h) && !within(&c.seat, &c.leads, 1, A_WHILE_S), "its lease is waited out");
 	end(&h);
-	ok(until(&c, &c.leads, 1, PATIENCE_S) && said_dead == 1, "but not when it is proved dead");
+	ok(until(&c.seat, &c.leads, 1) && said_dead == 1, "but not when it is proved dead");
 	struct record r = look();
 	ok(r.term > 7 && r.token > 7 && r.past && strstr(r.past, "\"died\""),
 	   "the record tells that its term ended so: %s", r.past ? r.past : "nothing");
@@ -271,9 +195,9 @@ static void dead_before(void)
 	end(&h);
 	put(&h, 1);
 	start(&c);
-	until(&c, &c.others, 1, PATIENCE_S);
+	until(&c.seat, &c.others, 1);
 	is_int(c.doubt, 250 * NSEC_PER_MS, "of one that was dead before it may soon be known");
-	ok(until(&c, &c.leads, 1, PATIENCE_S), "and it is");
+	ok(until(&c.seat, &c.leads, 1), "and it is");
 	stop(&c);
 	bury(&h);
 }
@@ -287,23 +211,23 @@ static void elsewhere(void)
 	hold(&h);
 	put(&h, 1);
 	start(&c);
-	until(&c, &c.others, 1, PATIENCE_S);
+	until(&c.seat, &c.others, 1);
 	hold(&far);
 	mem_replace(&far.record.holder, "far");
 	far.record.boot_id[0] = far.record.boot_id[0] == 'a' ? 'b' : 'a';
 	far.record.term = 8;
 	put(&far, 2);
-	ok(until(&c, &c.others, 2, PATIENCE_S) && c.doubt == 0, "another machine's leader takes its place");
+	ok(until(&c.seat, &c.others, 2) && c.doubt == 0, "another machine's leader takes its place");
 	end(&h);
 	end(&far);
-	ok(!until(&c, &c.leads, 1, A_WHILE_S), "the death of the one that led before is no proof about it");
+	ok(!within(&c.seat, &c.leads, 1, A_WHILE_S), "the death of the one that led before is no proof about it");
 	is_int(said_dead, 0, "nor is it called dead");
 	far.record.renewed_us = clock_wall_us() - INT64_C(2000) * HOUR_MS;
 	far.record.term = 9;
 	put(&far, 3);
-	ok(until(&c, &c.others, 3, PATIENCE_S) && c.doubt == INT64_C(3) * HOUR_MS / 2 * NSEC_PER_MS,
+	ok(until(&c.seat, &c.others, 3) && c.doubt == INT64_C(3) * HOUR_MS / 2 * NSEC_PER_MS,
 	   "a record that is older than its lease is known to be dead after one and a half of it");
-	ok(!until(&c, &c.leads, 1, A_WHILE_S), "which is waited, whatever the wall clocks say");
+	ok(!within(&c.seat, &c.leads, 1, A_WHILE_S), "which is waited, whatever the wall clocks say");
 	stop(&c);
 	bury(&h);
 	bury(&far);
@@ -311,16 +235,10 @@ static void elsewhere(void)
 
 int main(void)
 {
-	snprintf(dir, sizeof dir, "/dev/shm/lunarch-deaths-XXXXXX");
-	if (!mkdtemp(dir))
-		return 1;
-	snprintf(url, sizeof url, "file:%s/lock", dir);
-	path = url + strlen("file:");
+	place_make();
 	log_divert(on_log, NULL);
 	died();
 	dead_before();
 	elsewhere();
-	char command[140];
-	snprintf(command, sizeof command, "rm -rf '%s'", dir);
-	return system(command) != 0 || tap_done();
+	return place_end();
 }

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "loop/timeline.h"
+#include "nobody.h"
 #include "simulation/sim_store.h"
 #include "tap.h"
 
@@ -199,16 +200,6 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 		elector_stopped(n->elector, true);
 }
 
-static void on_leader(void *arg, const struct elector_leader *l)
-{
-	(void)arg, (void)l;
-}
-
-static void on_no_leader(void *arg, const char *previous)
-{
-	(void)arg, (void)previous;
-}
-
 static void on_saved(void *arg, uint64_t save, bool good)
 {
 	struct node *n = arg;
@@ -279,8 +270,8 @@ static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.saved = on_saved,
 	.renewed = on_renewed,
 	.hopeless = on_hopeless,
@@ -294,8 +285,8 @@ static const struct elector_callbacks asked_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.ask = on_ask,
 	.not_handed_over = on_not_handed_over,
 	.finished = on_finished,
@@ -306,8 +297,8 @@ static const struct elector_callbacks patient_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.hand_over = on_hand_over,
 	.finished = on_finished,
 };
@@ -317,8 +308,8 @@ static const struct elector_callbacks few_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.finished = on_finished,
 };
 

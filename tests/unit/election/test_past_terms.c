@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "lease/past.h"
 #include "loop/timeline.h"
+#include "nobody.h"
 #include "simulation/sim_store.h"
 #include "tap.h"
 
@@ -77,11 +78,6 @@ static void on_lead(void *arg, const struct elector_term *t)
 	n->token = t->token;
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
-{
-	(void)arg, (void)end, (void)kill;
-}
-
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	struct node *n = arg;
@@ -92,16 +88,6 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	if (t)
 		t->reason = n->hands_over && reason == LEASE_RESIGNED ? "handed_over" : lease_reason_name(reason);
 	elector_stopped(n->elector, true);
-}
-
-static void on_leader(void *arg, const struct elector_leader *l)
-{
-	(void)arg, (void)l;
-}
-
-static void on_no_leader(void *arg, const char *previous)
-{
-	(void)arg, (void)previous;
 }
 
 static void on_hand_over(void *arg, enum successor_why why)
@@ -123,10 +109,10 @@ static void on_finished(void *arg, bool left)
 
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
-	.deadline = on_deadline,
+	.deadline = no_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.hand_over = on_hand_over,
 	.finished = on_finished,
 };

@@ -5,59 +5,12 @@
 #include "base/log.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
-#include "tap.h"
+#include "nobody.h"
+#include "service_store.h"
 
 #include <ev.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/* ---- a store that answers when it is told ---- */
-
-struct service_store {
-	bool busy;
-	struct service_wish wish;
-	service_done_fn *done;
-	void *arg;
-};
-static struct service_store store;
-
-static struct service_store *store_open(struct lock_env *env, const struct service_target *t, const char *lock,
-                                        struct err *err)
-{
-	(void)env, (void)t, (void)lock, (void)err;
-	store = (struct service_store){ 0 };
-	return &store;
-}
-
-static const char *store_name(const struct service_store *s)
-{
-	(void)s;
-	return "shop/web";
-}
-
-static void store_apply(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
-                        void *arg)
-{
-	(void)by;
-	*s = (struct service_store){ .busy = true, .wish = *w, .done = done, .arg = arg };
-}
-
-static void store_close(struct service_store *s)
-{
-	s->busy = false;
-}
-
-static const struct service_ops ops = {
-	.open = store_open, .name = store_name, .apply = store_apply, .close = store_close
-};
-
-static void answer(void)
-{
-	struct service_result r = { .outcome = SERVICE_DONE, .wrote = true };
-
-	store.busy = false;
-	store.done(store.arg, &r);
-}
 
 /* ---- the elector's user ---- */
 
@@ -90,21 +43,6 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	u.held = held;
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
-{
-	(void)arg, (void)end, (void)kill;
-}
-
-static void on_leader(void *arg, const struct elector_leader *l)
-{
-	(void)arg, (void)l;
-}
-
-static void on_no_leader(void *arg, const char *previous)
-{
-	(void)arg, (void)previous;
-}
-
 static void on_ask(void *arg)
 {
 	(void)arg;
@@ -125,10 +63,10 @@ static void on_told(void *arg)
 
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
-	.deadline = on_deadline,
+	.deadline = no_deadline,
 	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
+	.leader = no_leader,
+	.no_leader = nobody_leads,
 	.ask = on_ask,
 	.finished = on_finished,
 };
@@ -175,7 +113,7 @@ static void begin(bool published)
 	}
 	turn();
 	ok(store.busy && store.wish.aim == SERVICE_LOOK, "a candidate looks whether the Service is there");
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	elector_bar(u.elector, NULL);
 	until(&u.leads, 1);
 	turn();
@@ -183,7 +121,7 @@ static void begin(bool published)
 	           strcmp(store.wish.host, "10.0.0.1") == 0,
 	   "a term that begins is published, with its token");
 	if (published)
-		answer();
+		answer(SERVICE_DONE, true, NULL);
 }
 
 static void end(void)
@@ -203,7 +141,7 @@ static void by_will(void)
 	ok(store.busy && store.wish.aim == SERVICE_WITHDRAW && u.stops == 0,
 	   "a term that ends by somebody's will is withdrawn, and its user works on");
 	elector_end(u.elector, LEASE_SHUTDOWN, NSEC_NEVER, 600 * NSEC_PER_SEC);
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	ok(u.stops == 1 && u.held, "then its user is to stop, while the lease is held");
 	elector_stopped(u.elector, true);
 	until(&u.finished, 1);
@@ -239,7 +177,7 @@ static void lost(void)
 	unlink(url);
 	until(&u.stops, 1);
 	ok(!u.held, "goes on when the lease is lost");
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	is_int(u.stops, 1, "and does not come again when the store answers");
 	elector_stopped(u.elector, true);
 	end();
@@ -253,7 +191,7 @@ static void over_before(void)
 	turn();
 	elector_stopped(u.elector, true);
 	until(&u.finished, 1);
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	is_int(u.stops, 0, "a user that has reported the end meanwhile is not told of it");
 	end();
 }
@@ -264,7 +202,7 @@ static void before_the_elector(void)
 	ok(service_order_withdraw(u.order, 600 * NSEC_PER_SEC, on_told, NULL) && u.told == 0,
 	   "before a signal to a command it is withdrawn, too");
 	turn();
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	is_int(u.told, 1, "then is the time for it");
 	elector_end(u.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
 	turn();
@@ -285,7 +223,7 @@ static void never_begun(void)
 	u.declines = true;
 	ok(make("web", url, "10.0.0.1:80", &err), "a candidate whose user cannot lead");
 	turn();
-	answer();
+	answer(SERVICE_DONE, true, NULL);
 	elector_bar(u.elector, NULL);
 	until(&u.stops, 1);
 	elector_stopped(u.elector, true);

@@ -1,72 +1,14 @@
 /* --service as the user writes it, and one candidate's part of keeping a Service's address: what is asked of the store,
  * in which order, and what follows from its answers. The store is a table of this test, which answers when it is told.
  */
-#include "service/service.h"
-
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "locks/lock.h"
-#include "tap.h"
+#include "service_store.h"
 
 #include <ev.h>
 #include <stdlib.h>
-
-/* ---- a store ---- */
-
-struct service_store {
-	int asked, closed;
-	bool busy;
-	struct service_wish wish;
-	service_done_fn *done;
-	void *arg;
-};
-static struct service_store store;
-
-static struct service_store *store_open(struct lock_env *env, const struct service_target *t, const char *lock,
-                                        struct err *err)
-{
-	(void)env, (void)t, (void)lock, (void)err;
-	store = (struct service_store){ 0 };
-	return &store;
-}
-
-static const char *store_name(const struct service_store *s)
-{
-	(void)s;
-	return "shop/web";
-}
-
-static void store_apply(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
-                        void *arg)
-{
-	(void)by;
-	ok(!s->busy, "one attempt at a time");
-	s->busy = true;
-	s->asked++;
-	s->wish = *w;
-	s->done = done;
-	s->arg = arg;
-}
-
-static void store_close(struct service_store *s)
-{
-	s->closed++;
-}
-
-static const struct service_ops ops = {
-	.open = store_open, .name = store_name, .apply = store_apply, .close = store_close
-};
-
-static void answer(enum service_outcome outcome, bool wrote, const char *why)
-{
-	struct service_result r = { .outcome = outcome, .wrote = wrote };
-
-	if (why)
-		err_set(&r.err, ERR_INVALID, "%s", why);
-	store.busy = false;
-	store.done(store.arg, &r);
-}
 
 /* ---- the log, and the loop ---- */
 
