@@ -3,30 +3,23 @@
 a lease, nobody leads beside another, and the next token is larger. A term that the replica has goes on."""
 
 import json
-import os
 import shutil
 import signal
-import sys
 import time
 from typing import Any
 
-from tests.lib.candidates import stop_everyone, timing
-from tests.lib.field import FAULTS, Field
+from tests.lib import pairs
+from tests.lib.pairs import PATIENT
 from tests.lib.processes import moment, wait_for
 from tests.lib.proxy import Proxy
 from tests.lib.servers import MariaDB
-from tests.lib.tap import at_once, done, failures, ok, same
+from tests.lib.tap import ok, same
 
 LEASE_S = 9
-# The record is as a renewal left it for longer than the test needs to hold the replica back behind it.
-SELDOM = timing(f"{LEASE_S}s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", drift="750ms")
-PATIENT = [*SELDOM, "--retry-period", "500ms"]
 LOGGED = ("--log-bin=log", "--binlog-format=MIXED", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1")
 
 
-class Pair(Field):
-    """A primary, and a replica behind a proxy that can hold it back."""
-
+class Pair(pairs.Pair):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.first = MariaDB("--server-id=1", *LOGGED)
@@ -52,9 +45,6 @@ class Pair(Field):
         self.first.start()
         self.first.sql("RESET MASTER")
 
-    def enter(self, name: str, *ports: Any, times: Any = SELDOM) -> Any:
-        return self.join(name, lock=self.url(*ports), times=times, script=os.path.join(FAULTS, "still.lua"))
-
     def url(self, *ports: Any) -> str:
         return f"mysql://luna@{','.join(f'127.0.0.1:{p}' for p in ports)}/test#f"
 
@@ -73,22 +63,12 @@ class Pair(Field):
 
     def hold_back(self) -> None:
         """Right behind a renewal, which the replica has."""
-        before = self.shows(self.second).get("write")
-        wait_for(lambda: self.shows(self.second).get("write") != before)
+        self.renewed()
         self.followed()
         self.link.freeze()
 
-    def fail_over(self) -> None:
-        self.first.kill()
-        self.link.close()
+    def promote(self) -> None:
         self.second.sql("STOP SLAVE; SET GLOBAL read_only = OFF")
-
-    def close(self) -> None:
-        if not self.verdict(self.name) or failures() or os.environ.get("LOGS"):
-            self.logs()
-        self.end()
-        self.first.close()
-        self.second.close()
 
 
 def lost_term() -> None:
@@ -150,25 +130,16 @@ def known_term() -> None:
     f.followed()
     f.fail_over()
 
-    def renewed() -> Any:
-        before = f.shows(f.second).get("write")
-        return wait_for(lambda: f.shows(f.second).get("write") != before)
-
-    ok(renewed() and renewed(), f"{f.name}: its term goes on on the promoted server")
+    ok(f.renewed() and f.renewed(), f"{f.name}: its term goes on on the promoted server")
     f.first.start()
     left = f.shows(f.first)["write"]
     for _ in range(5):
         way.cut()
-        ok(renewed(), f"{f.name}: a is cut off, and renews on the promoted server again")
+        ok(f.renewed(), f"{f.name}: a is cut off, and renews on the promoted server again")
     same(f.shows(f.first)["write"], left, f"{f.name}: in the old primary, which is back, nothing was changed")
     same((len(f.terms()), len(a.all("stopped_leading"))), (1, 0), f"{f.name}: and the term goes on")
     way.close()
     f.close()
 
 
-only = [globals()[n] for n in sys.argv[1:]]
-try:
-    at_once(*(only or (lost_term, let_go, known_term)))
-finally:
-    stop_everyone()
-done()
+pairs.play(lost_term=lost_term, let_go=let_go, known_term=known_term)
