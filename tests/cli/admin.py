@@ -12,12 +12,11 @@ import signal
 import socket
 import stat
 import sys
-import urllib.error
-import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 from typing import Any
 
+from tests.lib.asked import Asked
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
 from tests.lib.tap import done, note, ok, same
@@ -27,28 +26,12 @@ atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
 
 
-class Admin(Candidate):
-    """One with an admin endpoint, which says where that is."""
-
-    def __init__(self, *args: Any, **kw: Any) -> None:
-        super().__init__(*args, **kw)
-        self.url = re.findall(r"http://\S+:\d+", self.event("listening")["message"])[0]
-
-
-def start(*args: Any, listen: str = "127.0.0.1:0", command: str = "run") -> Admin:
-    return Admin("--listen", listen, *args, command=command)
-
-
-def get(c: Any, path: str, method: str = "GET") -> Any:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(c.url + path, method=method), timeout=60) as r:
-            return r.status, r.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.read().decode()
+def start(*args: Any, listen: str = "127.0.0.1:0", command: str = "run") -> Asked:
+    return Asked("--listen", listen, *args, command=command)
 
 
 def families(c: Any) -> Any:
-    return list(text_string_to_metric_families(get(c, "/metrics")[1]))
+    return list(text_string_to_metric_families(c.get("/metrics")[1]))
 
 
 def metric(c: Any, which: Any, **labels: Any) -> Any:
@@ -113,50 +96,50 @@ def refused(address: Any, *words: Any) -> None:
 lock = os.path.join(TMP, "one")
 a = start("--lock", lock, "-e", "sleep(1000)")
 a.wait("became_leader")
-same(get(a, "/leader")[0], 200, "the leader answers 200 to a load balancer")
+same(a.get("/leader")[0], 200, "the leader answers 200 to a load balancer")
 b = start("--lock", lock, "-e", "sleep(1000)")
 b.wait("new_leader")
-code, text = get(b, "/leader")
+code, text = b.get("/leader")
 ok(code == 503 and "the leader is" in text, "a standby answers 503, and names the leader")
-same([get(c, "/healthz")[0] for c in (a, b)], [200, 200], "both are healthy")
+same([c.get("/healthz")[0] for c in (a, b)], [200, 200], "both are healthy")
 same([metric(c, "leader_election_master_status") for c in (a, b)], [1, 0], "client-go's metric says who is master")
 ok(wait_for(lambda: metric(a, "lunarch_renewals_total", result="ok")), "renewals are counted")
 count = metric(a, "lunarch_renew_seconds_count")
 ok(count and metric(a, "lunarch_renew_seconds_bucket", le="+Inf") >= count, "and timed")
 token = metric(a, "lunarch_token")
 ok(token and 0 < metric(a, "lunarch_remaining_seconds") <= 5, "token and what is left of the term are there")
-status = json.loads(get(a, "/status")[1])
+status = json.loads(a.get("/status")[1])
 same(
     (status["pid"], [e["leading"] for e in status["elections"]]), (a.pid, [True]), "/status is JSON about this process"
 )
 same(
-    [get(a, "/leader", "POST")[0], get(a, "/leader", "HEAD")[0], get(a, "/nothing")[0]],
+    [a.get("/leader", "POST")[0], a.get("/leader", "HEAD")[0], a.get("/nothing")[0]],
     [405, 200, 404],
     "only GET and HEAD, only what there is",
 )
 
 for path, alias in ("/leader", "/primary"), ("/healthz", "/liveness"), ("/readyz", "/readiness"):
-    same([get(c, alias) for c in (a, b)], [get(c, path) for c in (a, b)], f"{alias} is {path}")
+    same([c.get(alias) for c in (a, b)], [c.get(path) for c in (a, b)], f"{alias} is {path}")
 same(
-    [[get(c, "/leader", method)[0] for c in (a, b)] for method in ("HEAD", "OPTIONS")],
+    [[c.get("/leader", method)[0] for c in (a, b)] for method in ("HEAD", "OPTIONS")],
     [[200, 503], [200, 503]],
     "OPTIONS is answered like HEAD",
 )
 same(
-    [get(c, "/", "OPTIONS")[0] for c in (a, b)],
+    [c.get("/", "OPTIONS")[0] for c in (a, b)],
     [200, 503],
     "OPTIONS /, which HAProxy asks unless told a path, is /leader",
 )
 same(
-    [json.loads(get(c, "/")[1]) for c in (a, b)],
+    [json.loads(c.get("/")[1]) for c in (a, b)],
     [{"name": a.event("became_leader")["identity"]}] * 2,
     "/ names the leader to programs, as the sidecar of Kubernetes did",
 )
-same([get(c, "/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby")
-ok("became_leader" in get(a, "/why")[1] and " leads (term" in get(b, "/why")[1], "/why has what `ctl why` says")
+same([c.get("/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby")
+ok("became_leader" in a.get("/why")[1] and " leads (term" in b.get("/why")[1], "/why has what `ctl why` says")
 
 a.kill(signal.SIGTERM)
-ok(wait_for(lambda: get(b, "/leader")[0] == 200), "after the handover the other answers 200")
+ok(wait_for(lambda: b.get("/leader")[0] == 200), "after the handover the other answers 200")
 ok(metric(b, "lunarch_token") > token, "with a larger token")
 same(metric(b, "lunarch_transitions_total"), 1, "the term that it began is counted")
 a.leave()
@@ -169,15 +152,15 @@ with open(script, "w") as f:
     )
 c = start(script)
 ok(
-    wait_for(lambda: get(c, "/leader/plain")[0] == 503 and metric(c, "lunarch_hook_errors_total", name="plain")),
+    wait_for(lambda: c.get("/leader/plain")[0] == 503 and metric(c, "lunarch_hook_errors_total", name="plain")),
     "an election that fails is not leading, and its hook's errors are counted",
 )
-ok(wait_for(lambda: get(c, "/leader/other")[0] == 200), "the other one leads")
-code, text = get(c, "/leader")
+ok(wait_for(lambda: c.get("/leader/other")[0] == 200), "the other one leads")
+code, text = c.get("/leader")
 ok(code == 503 and "/leader/NAME" in text, "with several elections /leader says no, and how to ask")
-same(get(c, "/leader/nobody")[0], 404, "an election that is not there is 404")
+same(c.get("/leader/nobody")[0], 404, "an election that is not there is 404")
 same(
-    [get(c, path)[0] for path in ("/primary/other", "/standby/other", "/standby", "/leaderboard", "/readyz/other")],
+    [c.get(path)[0] for path in ("/primary/other", "/standby/other", "/standby", "/leaderboard", "/readyz/other")],
     [200, 503, 503, 404, 404],
     "/primary and /standby take a name, too; no other path does",
 )
@@ -189,7 +172,7 @@ ok(
     "a lock with quotes, backslashes and newlines is a valid label",
 )
 x = start("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
-ok(wait_for(lambda: get(x, "/leader")[0] == 200), "exec has the endpoint too")
+ok(wait_for(lambda: x.get("/leader")[0] == 200), "exec has the endpoint too")
 
 script = os.path.join(TMP, "own.lua")
 with open(script, "w") as f:
@@ -230,11 +213,11 @@ m.wait("became_leader", count=2)
 ok(wait_for(lambda: metric(m, "jobs_total") == 4000), "a counter goes on in the next")
 everyone = start("--lock", os.path.join(TMP, "any"), "-e", "sleep(1000)", listen=":0")
 everyone.url = "http://127.0.0.1:" + everyone.url.rsplit(":", 1)[1]
-ok(wait_for(lambda: get(everyone, "/leader")[0] == 200), "`:PORT` is every address of the machine")
+ok(wait_for(lambda: everyone.get("/leader")[0] == 200), "`:PORT` is every address of the machine")
 
 with socket.create_connection(("127.0.0.1", int(b.url.rsplit(":", 1)[1]))) as slow:
     slow.send(b"GET /lea")
-    same(get(b, "/leader")[0], 200, "a client that sends half a request keeps nobody waiting")
+    same(b.get("/leader")[0], 200, "a client that sends half a request keeps nobody waiting")
 
 
 def status_line(port: int, request: bytes) -> str:
@@ -276,7 +259,7 @@ with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
 crowd = [socket.create_connection(("127.0.0.1", port), PATIENCE) for _ in range(100)]
 for s in crowd[::2]:
     s.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n")
-same(get(b, "/healthz")[0], 200, "a hundred clients that never end their requests keep nobody out")
+same(b.get("/healthz")[0], 200, "a hundred clients that never end their requests keep nobody out")
 for s in crowd:
     s.close()
 
@@ -351,7 +334,7 @@ refused("::1:80", "expected HOST:PORT")
 refused("192.0.2.1:80", "cannot listen")
 refused(b.url[len("http://") :], "Address already in use")
 
-names = {s.name for f in text_string_to_metric_families(get(b, "/metrics")[1]) for s in f.samples}
+names = {s.name for f in text_string_to_metric_families(b.get("/metrics")[1]) for s in f.samples}
 with open(os.path.join(ROOT, "examples", "prometheus-alerts.yml")) as f:
     rules = f.read()
 # Those of cron are looked for in cron_asked.py, those of --service in tests/cluster/kubernetes/service.py.

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from tests.lib.candidates import Candidate, stop_everyone
-from tests.lib.processes import LUNARCH, ROOT, scratch, wait_for
+from tests.lib.commands import run
+from tests.lib.processes import ROOT, scratch, wait_for
 from tests.lib.servers import free_port
 from tests.lib.tap import done, ok, same, skip
 
@@ -339,7 +340,7 @@ def scraped() -> None:
     try:
         crons.event("became_leader")
         for args in (["--wait", "fails"], ["--wait", "good"], ["hangs"]):
-            subprocess.run([LUNARCH, "cron", "run", *state, "--lock", "jobs", *args], capture_output=True, timeout=120)
+            run("cron", "run", *state, "--lock", "jobs", *args)
         crons.event("cron_skipped", '"hangs"')
         here, lock = f"127.0.0.1:{ports[0]}", f"file:{room}/state/jobs"
         for alert, want in (

@@ -11,12 +11,12 @@ import tempfile
 from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import CLEAN, run
 from tests.lib.processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 ROOT_USER = os.geteuid() == 0
 MAPPED = [] if ROOT_USER else ["--user", "--map-root-user"]
 LEAD = (
@@ -37,18 +37,6 @@ def room(name: str) -> Any:
     path = os.path.join(TMP, name)
     os.mkdir(path)
     return path
-
-
-def run(*args: Any, env: Any = None, **kw: Any) -> Any:
-    return subprocess.run(
-        [LUNARCH, *args],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-        env={**CLEAN, **(env or {})},
-        **kw,
-    )
 
 
 def says(r: Any, status: Any, words: Any, what: str) -> None:
@@ -518,13 +506,7 @@ def identities() -> None:
     for name, text in IDENTITIES.items():
         identity(name, text)
     home = room("bytes")
-    r = subprocess.run(
-        [LUNARCH, "run", "--lock", home + "/lock", "--identity", b"caf\xe9", "-e", LEAD],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=CLEAN,
-    )
+    r = run("run", "--lock", home + "/lock", "--identity", b"caf\xe9", "-e", LEAD)
     says(r, 2, ["identity", "caf", "UTF-8"], "an identity that is not UTF-8 is refused, since no record could hold it")
     same(os.listdir(home), [], "an identity that is not UTF-8: nothing was written")
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from typing import Any
 
+from tests.lib.commands import run
 from tests.lib.processes import LUNARCH, PATIENCE, scratch
 from tests.lib.tap import done, note, ok, same
 
@@ -25,12 +26,7 @@ def script(text: str) -> Any:
     path = os.path.join(place, "script.lua")
     with open(path, "w") as f:
         f.write(f"package.cpath = '{place}/?.so;' .. package.cpath\n{text}\nlunarch.exit(0)\n")
-    p = subprocess.run(
-        [LUNARCH, "run", "--log-format", "text", "--lock", os.path.join(place, "lock"), path],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    p = run("run", "--log-format", "text", "--lock", os.path.join(place, "lock"), path)
     found = re.findall(r"^\S+ \S+ INFO +print: (.*)$", p.stderr, re.M)
     if p.returncode:
         note(p.stderr)

@@ -10,36 +10,15 @@ import subprocess
 from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
-from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.commands import run as lunarch
+from tests.lib.cron_room import OUT, STATE, TAB, answer, later, room, run
+from tests.lib.processes import wait_for
 from tests.lib.tap import done, note, ok, same
 
-room = scratch()
-STATE = ("--state-dir", os.path.join(room, "state"))
-OUT = ("--output-dir", os.path.join(room, "out"))
-TAB = os.path.join(room, "tab")
 GATED = (
     f"echo began >>{room}/$LUNARCH_CRON_JOB.began; while [ ! -e {room}/$LUNARCH_CRON_JOB.gate ]; do sleep 0.05; done"
 )
 LINGERS = f'echo $$ >{room}/lingers.pid; trap "" TERM; while :; do sleep 1; done'
-
-
-def lunarch(*args: str) -> Any:
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-
-
-def run(*args: str) -> Any:
-    return lunarch("cron", "run", *STATE, "--lock", "jobs", *args)
-
-
-def later(*args: str) -> "subprocess.Popen[str]":
-    argv = [LUNARCH, "cron", "run", *STATE, "--lock", "jobs", "--wait", *args]
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def answer(p: Any, status: int, pattern: str, what: str) -> None:
-    """p: one that has ended, or later()'s."""
-    said = p.communicate(timeout=120)[0] if isinstance(p, subprocess.Popen) else p.stdout + p.stderr
-    ok(p.returncode == status and re.search(pattern, said), what, f"status {p.returncode}: {said}")
 
 
 def text(name: str) -> str:

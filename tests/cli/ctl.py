@@ -16,14 +16,14 @@ from typing import Any
 
 from tests.lib import apart
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import CLEAN, check, run
 from tests.lib.processes import LUNARCH, PATIENCE, children, piped, scratch, socket_name, wait_for
-from tests.lib.tap import done, note, ok, same
+from tests.lib.tap import done, ok, same
 
 apart.enter()
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_") or k == apart.VARIABLE}
 CTL = "/var/lib/lunarch/ctl"
 SCRIPT = os.path.join(TMP, "s.lua")
 with open(SCRIPT, "w") as f:
@@ -32,22 +32,6 @@ with open(SCRIPT, "w") as f:
         'os.getenv("NOTIFY_SOCKET"),'
         ' os.getenv("LUNARCH_CONTROL_SOCKET")) end, on_stopped = function(term, why) print("stopped", why) end }'
     )
-
-
-def run(*args: Any, env: Any = None) -> Any:
-    return subprocess.run(
-        [LUNARCH, *args],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        env={**CLEAN, **(env or {})},
-    )
-
-
-def check(r: Any, status: Any, *words: Any, what: str) -> None:
-    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
-        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
 def ask(path: str, method: str, target: str) -> tuple[int, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.lib import stores
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import CLEAN, check, run
 from tests.lib.h2 import Connection, H2Client, H2Server
 from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.servers import Etcd, Postgres, Redis
@@ -23,23 +24,10 @@ DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(shutil.rmtree, DISK, True)
 atexit.register(stop_everyone)
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
 def doctor(*args: Any, **more: Any) -> Any:
-    return subprocess.run(
-        [LUNARCH, "doctor", *args],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-        env={**CLEAN, **more},
-    )
-
-
-def check(r: Any, status: Any, *words: Any, what: str) -> None:
-    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
-        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
+    return run("doctor", *args, env=more, timeout=600)
 
 
 def test_fit() -> None:

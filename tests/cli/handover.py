@@ -6,26 +6,18 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
-from typing import Any
 
 import atexit
 
-from tests.lib.asked import Asked
+from tests.lib.asked import LONG, Asked, candidate, until
 from tests.lib.candidates import FAST, stop_everyone
-from tests.lib.processes import LUNARCH, scratch, wait_for
+from tests.lib.processes import LUNARCH, scratch
 from tests.lib.servers import Etcd
 from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)
-# Who comes next is published when it has been seen to change, after one to two leases of 6 s.
-LONG = 180.0
 IDLE = "sleep(1e6)"
-
-
-def until(predicate: Callable[[], Any]) -> Any:
-    return wait_for(predicate, LONG)
 
 
 def check(said: tuple[int, str], status: int, *words: str, what: str) -> bool:
@@ -33,10 +25,6 @@ def check(said: tuple[int, str], status: int, *words: str, what: str) -> bool:
     if not good:
         note(said)
     return good
-
-
-def candidate(lock: str, name: str, *args: str, **kw: Any) -> Asked:
-    return Asked("--lock", lock, "--identity", name, *args, options=FAST, name=name, **kw)
 
 
 def leads(c: Asked) -> bool:

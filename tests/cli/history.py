@@ -5,22 +5,14 @@ import atexit
 import json
 import os
 import signal
-import subprocess
 from typing import Any
 
 from tests.lib import stores
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import run
 from tests.lib.lock_driver import record
 from tests.lib.processes import LUNARCH
 from tests.lib.tap import at_once, done, note, ok, same
-
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
-
-
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN
-    )
 
 
 def terms(lock: str) -> Any:

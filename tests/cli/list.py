@@ -3,30 +3,16 @@
 
 import atexit
 import json
-import os
 import socket
 import subprocess
 from typing import Any
 
 from tests.lib import stores
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import CLEAN, Result, check, run
 from tests.lib.lock_driver import NOMINATION, Driver, record
 from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same
-
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
-Result = subprocess.CompletedProcess[str]
-
-
-def run(*args: str) -> Result:
-    return subprocess.run(
-        [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN
-    )
-
-
-def check(r: Result, status: int, *words: str, what: str) -> None:
-    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
-        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
 def lines(r: Result) -> list[list[str]]:

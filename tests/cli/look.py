@@ -15,18 +15,13 @@ import threading
 from typing import Any
 
 from tests.lib.candidates import FAST, Candidate, stop_everyone
+from tests.lib.commands import CLEAN, check, run
 from tests.lib.processes import LUNARCH, piped, scratch, wait_for
 from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
-
-
-def run(*args: Any, **kw: Any) -> Any:
-    kw = {"env": CLEAN, **kw}
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **kw)
 
 
 def path(name: str) -> Any:
@@ -64,11 +59,6 @@ def tree_hash(directory: str) -> Any:
                 h.update((full + "\0").encode())
                 h.update(os.readlink(full).encode() if os.path.islink(full) else open(full, "rb").read())
     return h.hexdigest()
-
-
-def check(r: Any, status: Any, *words: Any, what: str) -> None:
-    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
-        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
 # ---- nobody ----

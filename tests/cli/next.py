@@ -8,49 +8,27 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from typing import Any
 
-from tests.lib.asked import Asked
-from tests.lib.candidates import FAST, Candidate, stop_everyone
-from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.asked import LONG, Asked, candidate, until
+from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import replace, run
+from tests.lib.processes import LUNARCH, PATIENCE, scratch
 from tests.lib.servers import Etcd, Redis
-from tests.lib.tap import done, note, ok, same
+from tests.lib.tap import done, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)
-# Who comes next is published when it has been seen to change, after one to two leases of 6 s.
-LONG = 180.0
 IDLE = "sleep(1e6)"
-
-
-def until(predicate: Callable[[], Any]) -> Any:
-    return wait_for(predicate, LONG)
-
-
-def candidate(lock: str, name: str, *args: str, **kw: Any) -> Asked:
-    return Asked("--lock", lock, "--identity", name, *args, options=FAST, name=name, **kw)
 
 
 def of(c: Asked) -> Any:
     return c.status()["next"]
 
 
-def says(c: Asked, *words: str, what: str) -> None:
-    """`ctl why` begins with it, and `ctl status` shows it."""
-    if not ok(until(lambda: all(w in c.why() and w in c.ctl("status")[1] for w in words)), what):
-        note(c.why() + c.ctl("status")[1])
-
-
 def look(lock: str, *args: str) -> str:
     command = [LUNARCH, "status", "--lock", lock, *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout
-
-
-def write(path: str, text: str) -> None:
-    with open(path + ".new", "w") as f:
-        f.write(text)
-    os.rename(path + ".new", path)
 
 
 # ---- what is told ----
@@ -63,9 +41,9 @@ def begin_told(lock: str) -> tuple[Asked, Asked]:
 
 
 def test_told(kind: str, lock: str, a: Asked, b: Asked) -> None:
-    says(a, "bob comes next, at bob:1, priority 0", what=f"{kind}: a leader tells who comes next, and where that is")
+    a.says("bob comes next, at bob:1, priority 0", what=f"{kind}: a leader tells who comes next, and where that is")
     ok(a.wait("next_known", "bob", patience=LONG), f"{kind}: its log too")
-    says(b, "this candidate comes next", what=f"{kind}: the one that comes next knows it")
+    b.says("this candidate comes next", what=f"{kind}: the one that comes next knows it")
     n = of(a)
     same(
         (n["known"], n["self"], n["address"], n["priority"], n["sinceMs"] >= 0, n["trouble"]),
@@ -83,22 +61,22 @@ def test_told(kind: str, lock: str, a: Asked, b: Asked) -> None:
         {"identity": "bob", "address": "bob:1", "priority": 0},
         f"{kind}: `status --json` too",
     )
-    says(a, "if somebody comes next then (--max-term)", what=f"{kind}: a leader tells when it rotates")
+    a.says("if somebody comes next then (--max-term)", what=f"{kind}: a leader tells when it rotates")
     ok(0 < n["rotatesInMs"] <= 86400000 and n["rotatesAt"].endswith("Z"), f"{kind}: as a time, too", n)
     c = candidate(lock, "cid", "--priority", "5", "-e", IDLE)
-    says(a, "cid comes next", "priority 5", what=f"{kind}: a larger priority comes next")
-    says(a, "it hands over at 20", "larger than its own, 0", what=f"{kind}: a leader tells when it hands over for that")
+    a.says("cid comes next", "priority 5", what=f"{kind}: a larger priority comes next")
+    a.says("it hands over at 20", "larger than its own, 0", what=f"{kind}: a leader tells when it hands over for that")
     n = of(a)
     ok(0 < n["preemptsInMs"] <= 3600000 and n["preemptsAt"].endswith("Z"), f"{kind}: as a time, too", n)
-    says(b, "could come next too", what=f"{kind}: who comes next no more is told why")
+    b.says("could come next too", what=f"{kind}: who comes next no more is told why")
     b.ctl("pause")
-    says(b, "it is paused: by an operator", what=f"{kind}: and what keeps it from that")
+    b.says("it is paused: by an operator", what=f"{kind}: and what keeps it from that")
     c.kill(signal.SIGKILL)
-    says(a, "nobody comes next", what=f"{kind}: a leader tells that nobody would take over")
+    a.says("nobody comes next", what=f"{kind}: a leader tells that nobody would take over")
     ok(a.wait("nobody_next", patience=LONG), f"{kind}: its log too")
     same(a.metric("lunarch_next_known"), 0.0, f"{kind}: and the metric of the alert")
     b.ctl("resume")
-    says(a, "bob comes next", what=f"{kind}: a candidate that is resumed comes next again")
+    a.says("bob comes next", what=f"{kind}: a candidate that is resumed comes next again")
 
 
 # ---- hand-overs that nobody asks for ----
@@ -145,7 +123,7 @@ def test_rotation(both: list[Asked]) -> None:
         ok(until(lambda: of(c)["handovers"]["rotation"] >= 1), f"{c.name} hands over after --max-term")
     ok(both[0].wait("released_for", "--max-term", patience=LONG), "the log says why")
     both[1].stop()
-    says(both[0], "it hands over as soon as somebody comes next", what="where nobody comes next, a leader leads on")
+    both[0].says("it hands over as soon as somebody comes next", what="where nobody comes next, a leader leads on")
 
 
 # ---- scripts, rights ----
@@ -154,32 +132,20 @@ def test_rotation(both: list[Asked]) -> None:
 def test_reload(lock: str) -> None:
     script = os.path.join(TMP, "reloaded.lua")
     text = "return { on_leading = function() sleep(1e6) end, %s }"
-    write(script, text % "priority = -1, max_term = 3600")
+    replace(script, text % "priority = -1, max_term = 3600")
     a = candidate(lock, "ann", script)
     a.event("became_leader")
     same((of(a)["ownPriority"], 0 < of(a)["rotatesInMs"] <= 3600000), (-1, True), "a script's values count")
-    write(script, text % "priority = 7")
+    replace(script, text % "priority = 7")
     same(a.ctl("reload")[0], 0, "a reload reads them again")
     ok(until(lambda: (of(a)["ownPriority"], of(a)["rotatesInMs"]) == (7, -1)), "and they count at once")
-    write(script, text % "preempt_after = 5")
+    replace(script, text % "preempt_after = 5")
     code, said = a.ctl("reload")
     ok(code == 1 and "does nothing without --preempt" in said, "values that do not fit are refused", said)
     same(of(a)["ownPriority"], 7, "and the old ones stay")
-    p = subprocess.run(
-        [LUNARCH, "run", "--lock", lock, script],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-    )
+    p = run("run", "--lock", lock, script)
     ok(p.returncode == 2 and "preempt_after from the script" in p.stderr, "at the start they are an error", p.stderr)
-    p = subprocess.run(
-        [LUNARCH, "exec", "--lock", lock, "--preempt-after", "1s", "true"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-    )
+    p = run("exec", "--lock", lock, "--preempt-after", "1s", "true")
     ok(p.returncode == 2 and "--preempt-after does nothing without --preempt" in p.stderr, "of exec too", p.stderr)
 
 
@@ -193,9 +159,9 @@ def test_refused() -> None:
         a.event("became_leader")
         b = candidate(mine, "bob", "-e", IDLE)
         b.event("new_leader")
-        says(b, "{app}:next", "campaigns all the same", what="who may not write the record is told which, and the cost")
+        b.says("{app}:next", "campaigns all the same", what="who may not write the record is told which, and the cost")
         ok(b.wait("next_refused", "{app}:next", patience=LONG), "the log says it")
-        says(a, "{app}:next", "all standbys compete", what="a leader is told so, too")
+        a.says("{app}:next", "all standbys compete", what="a leader is told so, too")
         ok("{app}:next" in of(b)["trouble"] and of(b)["able"] is False, "it is in the fields", of(b))
         a.kill(signal.SIGTERM)
         ok(b.wait("became_leader", patience=LONG), "the election goes on without it")

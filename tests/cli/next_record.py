@@ -4,31 +4,17 @@ an election whose lock is named as another's leaves it alone."""
 
 import atexit
 import json
-import os
-import subprocess
 from typing import Any
 
 from tests.lib import stores
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import check, run
 from tests.lib.lock_driver import NOMINATION, Driver, record
-from tests.lib.processes import LUNARCH, wait_for
+from tests.lib.processes import wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 LEAD = "return { on_leading = function(s) sleep(1000) end }"
 NO_LOCK = "is no lock, but the record of who comes next beside one: name that lock"
-Result = subprocess.CompletedProcess[str]
-
-
-def run(*args: str) -> Result:
-    return subprocess.run(
-        [LUNARCH, *args], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, env=CLEAN
-    )
-
-
-def check(r: Result, status: int, *words: str, what: str) -> None:
-    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
-        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
 def beside(store: Any, key: str, **fields: Any) -> str:

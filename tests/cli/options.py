@@ -6,23 +6,11 @@ import re
 import subprocess
 from typing import Any
 
+from tests.lib.commands import CLEAN, run
 from tests.lib.processes import LUNARCH, ROOT, piped, scratch
 from tests.lib.tap import done, note, ok, same
 
 COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
-
-
-def run(*args: Any, env: Any = None, **kw: Any) -> Any:
-    return subprocess.run(
-        [LUNARCH, *args],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env={**CLEAN, **(env or {})},
-        **kw,
-    )
 
 
 def refused(args: Any, words: Any, status: int = 2, env: Any = None) -> None:

@@ -6,16 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any
 
-from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
+from tests.lib.commands import run
+from tests.lib.processes import LUNARCH, ROOT, scratch
 from tests.lib.tap import done, note, ok, same
 
 place = scratch()
-
-
-def run(*argv: str) -> Any:
-    return subprocess.run([LUNARCH, *argv], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def write(name: str, content: bytes) -> str:

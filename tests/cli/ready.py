@@ -6,8 +6,9 @@ is over."""
 import atexit
 import os
 
-from tests.lib.asked import Asked
-from tests.lib.candidates import FAST, stop_everyone
+from tests.lib.asked import LONG, Asked, candidate
+from tests.lib.candidates import stop_everyone
+from tests.lib.commands import replace
 from tests.lib.processes import scratch, wait_for
 from tests.lib.servers import Redis
 from tests.lib.stores import Etcd
@@ -15,7 +16,6 @@ from tests.lib.tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(stop_everyone)
-LONG = 120.0  # what is said follows a lease, of 6 s, or a few
 IDLE = "sleep(1e6)"
 HELD, ANSWER = os.path.join(TMP, "held"), os.path.join(TMP, "answer")
 # While HELD is there a worker does not get beyond loading it.
@@ -28,16 +28,6 @@ SCRIPT = (
     "  return a == 'yes', a\n"
     "end }\n" % (HELD, ANSWER)
 )
-
-
-def write(path: str, text: str) -> None:
-    with open(path + ".new", "w") as f:
-        f.write(text)
-    os.rename(path + ".new", path)
-
-
-def candidate(lock: str, name: str, *args: str, command: str = "run") -> Asked:
-    return Asked("--lock", lock, "--identity", name, *args, options=FAST, command=command, name=name)
 
 
 def codes(c: Asked) -> list[int]:
@@ -73,7 +63,7 @@ def test_orders(lock: str) -> None:
     a = candidate(lock, "ann", "-e", IDLE)
     a.event("became_leader")
     script = os.path.join(TMP, "s.lua")
-    write(script, SCRIPT)
+    replace(script, SCRIPT)
     b = candidate(lock, "bob", script)
     b.event("new_leader")
     is_well(b, "its start")
@@ -86,13 +76,13 @@ def test_orders(lock: str) -> None:
     b.ctl("resign", "40s")
     lacks(b, "it does not campaign for some time after its last term", "it sits out until", "sitting out", a)
     is_well(b, "sitting out")
-    write(ANSWER, "low disk")
+    replace(ANSWER, "low disk")
     lacks(b, "may_lead says no", "low disk", "may_lead says no", a)
-    write(ANSWER, "slow")
+    replace(ANSWER, "slow")
     lacks(b, "may_lead has not answered in time", "has not answered in time", "may_lead is late")
     os.unlink(ANSWER)
     is_well(b, "may_lead's no")
-    write(HELD, "")
+    replace(HELD, "")
     b.kill(pid=b.worker())
     ok(
         wait_for(lambda: "worker" in b.get("/standby")[1] or "paused" in b.get("/standby")[1], LONG),

@@ -11,6 +11,7 @@ import subprocess
 from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import CLEAN, Result, run
 from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.stores import Etcd, File, Postgres, Redis, SharedFile, Store, ZooKeeper
 from tests.lib.tap import done, ok, same
@@ -18,16 +19,9 @@ from tests.lib.tap import done, ok, same
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
-def run(*args: Any) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN
-    )
-
-
-def release(url: str, *more: str, reason: str = "host7 is switched off") -> "subprocess.CompletedProcess[str]":
+def release(url: str, *more: str, reason: str = "host7 is switched off") -> Result:
     return run("release", "--force", "--lock", url, "--reason", reason, *more)
 
 

@@ -10,16 +10,16 @@ import shutil
 import signal
 import subprocess
 
-from tests.lib.asked import Asked
+from tests.lib.asked import LONG, Asked
 from tests.lib.candidates import FAST, STEADY, Candidate, stop_everyone
+from tests.lib.commands import replace
 from tests.lib.processes import LUNARCH, scratch, wait_for
 from tests.lib.servers import Redis
-from tests.lib.tap import done, note, ok, same
+from tests.lib.tap import done, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
-LONG = 180.0  # who comes next is seen to change after one to two leases of 6 s
 ANSWER = os.path.join(TMP, "answer")
 SCRIPT = os.path.join(TMP, "s.lua")
 GOOD = (
@@ -31,18 +31,6 @@ GOOD = (
     "  return a == 'yes', a\n"
     "end }\n" % ANSWER
 )
-
-
-def write(path: str, text: str) -> None:
-    with open(path + ".new", "w") as f:
-        f.write(text)
-    os.rename(path + ".new", path)
-
-
-def says(c: Asked, words: str, what: str) -> None:
-    """Both for people: `ctl why` begins with it, `ctl status` shows it."""
-    if not ok(wait_for(lambda: words in c.why() and words in c.ctl("status")[1]), what):
-        note(c.why() + c.ctl("status")[1])
 
 
 def test_same_identity() -> None:
@@ -79,13 +67,13 @@ def test_same_identity() -> None:
 
 
 def test_script_error() -> None:
-    write(
+    replace(
         SCRIPT,
         "return { on_leading = function(term)\n"
         f"  local f <close> = io.open({ANSWER!r}) if f then error 'no disk' end\n"
         "  sleep(1e6)\nend }\n",
     )
-    write(ANSWER, "fail")
+    replace(ANSWER, "fail")
     c = Asked("--lock", os.path.join(TMP, "error"), SCRIPT, options=FAST)
     said = r"its script raised an error [\d.]+s ago: on_leading: \S*s.lua:2: no disk"
     ok(c.wait("hook_failed"), "a hook raises")
@@ -134,9 +122,9 @@ def test_others() -> None:
     )
     code, text = b.ctl("resign", "1h")
     ok(code == 1 and "sits out for 1h" in text, "with a time it sits out all the same, and says both")
-    says(b, "it sits out until 20", "sitting out is shown, with its end")
+    b.says("it sits out until 20", what="sitting out is shown, with its end")
     b.ctl("pause")
-    says(b, "it is paused: by an operator", "paused is shown")
+    b.says("it is paused: by an operator", what="paused is shown")
     e = b.status()
     ok(e["paused"] is True and 0 < e["sittingOutMs"] <= 3600000, "both are in --json")
     kinds = [r["reason"] for r in e["reasons"]]
@@ -144,7 +132,7 @@ def test_others() -> None:
     b.ctl("resume")
     a.kill(signal.SIGSTOP)
     os.unlink(lock)
-    says(b, "it waits out a record that is gone", "so is a record that is waited out")
+    b.says("it waits out a record that is gone", what="so is a record that is waited out")
     a.kill(signal.SIGCONT)
     x = Asked("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
     x.event("became_leader")
@@ -158,48 +146,50 @@ def test_others() -> None:
 
 
 def test_reload() -> None:
-    write(SCRIPT, GOOD)
+    replace(SCRIPT, GOOD)
     c = Asked("--lock", os.path.join(TMP, "reload"), SCRIPT, options=STEADY)
     c.event("became_leader")
     same(c.ctl("reload"), (0, ""), "a reload that succeeds says nothing")
-    write(SCRIPT, "return {")
+    replace(SCRIPT, "return {")
     code, text = c.ctl("reload")
     ok(code == 1 and "s.lua:1" in text and "runs on" in text, "one that fails says why, with status 1", text)
-    write(SCRIPT, GOOD.replace("return {", "return { stop_grace = 90,"))
+    replace(SCRIPT, GOOD.replace("return {", "return { stop_grace = 90,"))
     code, text = c.ctl("reload")
     ok(code == 1 and "stop" in text and "runs on" in text, "and one whose times do not fit", text)
-    write(SCRIPT, "return { on_leading = function() print 'one' sleep(1e6) end, on_stopped = function() sleep(1) end }")
+    replace(
+        SCRIPT, "return { on_leading = function() print 'one' sleep(1e6) end, on_stopped = function() sleep(1) end }"
+    )
     ok(c.ctl("reload")[0] == 0 and c.wait("print", "one"), "the script that was loaded leads")
-    write(SCRIPT, "return { on_leading = function() print 'two' sleep(1e6) end }")
+    replace(SCRIPT, "return { on_leading = function() print 'two' sleep(1e6) end }")
     c.ctl("reload")
-    write(SCRIPT, "return { on_leading = function() print 'three' sleep(1e6) end }")
+    replace(SCRIPT, "return { on_leading = function() print 'three' sleep(1e6) end }")
     ok(c.ctl("reload")[0] == 0 and c.wait("print", "three"), "a reload while the last one's term is ending is not lost")
-    write(SCRIPT, "return { name = 'other', on_leading = function() end }")
+    replace(SCRIPT, "return { name = 'other', on_leading = function() end }")
     same(c.ctl("reload")[0], 0, "a reload that changes the elections succeeds")
 
 
 def test_may_lead() -> None:
-    write(SCRIPT, GOOD)
-    write(ANSWER, "low disk")
+    replace(SCRIPT, GOOD)
+    replace(ANSWER, "low disk")
     c = Asked("--lock", os.path.join(TMP, "may_lead"), "--may-lead-timeout", "1s", SCRIPT)
-    says(c, "low disk", "may_lead's no and its reason are shown")
+    c.says("low disk", what="may_lead's no and its reason are shown")
     e = json.loads(c.get("/status")[1])["elections"][0]["mayLead"]
     same((e["answer"], e["why"]), ("no", "low disk"), "/status has its last answer")
-    write(ANSWER, "still low")
-    says(c, "still low", "the newest reason is shown")
+    replace(ANSWER, "still low")
+    c.says("still low", what="the newest reason is shown")
     same(len(c.all("may_not_lead")), 1, "a refusal is logged once when it begins")
-    write(ANSWER, "error")
+    replace(ANSWER, "error")
     ok(c.wait("hook_failed", "no disk"), "an error in may_lead is logged")
     wait_for(lambda: c.status()["mayLead"]["sinceMs"] > 4000)
     same(len(c.all("hook_failed")), 1, "once, not at every try")
-    write(ANSWER, "slow")
+    replace(ANSWER, "slow")
     ok(c.wait("may_lead_late", "not answered"), "an answer that takes longer than may_lead_timeout is said")
-    says(c, "may_lead has not answered in time (1s)", "and shown")
-    write(ANSWER, "yes")
+    c.says("may_lead has not answered in time (1s)", what="and shown")
+    replace(ANSWER, "yes")
     ok(c.wait("may_lead", "says yes") and c.wait("became_leader"), "the end of the refusal is logged, once")
     same(len(c.all("may_lead")), 1, "and no more")
     slow = os.path.join(TMP, "slow.lua")
-    write(slow, "return { on_leading = print, may_lead = function() sleep(1) return true end }")
+    replace(slow, "return { on_leading = print, may_lead = function() sleep(1) return true end }")
     d = Asked("--lock", os.path.join(TMP, "slowly"), slow)
     ok(d.wait("became_leader"), "an answer may take longer than the retry period (0.4 s)")
     ok(not d.all("may_lead_late"), "and is not late before may_lead_timeout, 5 s")
@@ -226,7 +216,7 @@ def test_store() -> None:
         )
         same([b.get(p)[0] for p in ("/healthz", "/standby", "/leader")], [200, 503, 503], "but it is alive")
         ok(b.wait("store_lost", "has not answered for"), "the log says when it begins")
-        says(b, "the store last answered", "why and status say so")
+        b.says("the store last answered", what="why and status say so")
         shown = b.ctl("status")[1]
         ok(
             re.search(r"the store answered \S+ ago; failed so far: \d+ reads, \d+ writes, \d+ watches", shown)
@@ -247,7 +237,7 @@ def test_store() -> None:
         ok('renew_deadline="5s"' in b.get("/metrics")[1], "the durations are an info metric")
     n = Asked("--lock", "redis://127.0.0.1:1/nobody", "-e", "sleep(1e6)", options=FAST)
     ok(wait_for(lambda: "the store has not answered yet" in n.get("/readyz")[1]), "nor is one that never reached it")
-    says(n, "the store has not answered yet", "which is said")
+    n.says("the store has not answered yet", what="which is said")
 
 
 test_same_identity()

@@ -6,12 +6,11 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 import tempfile
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
-from tests.lib.processes import LUNARCH, alive, scratch, wait_for
+from tests.lib.commands import run
+from tests.lib.processes import alive, scratch, wait_for
 from tests.lib.tap import done, ok, same, skip
 
 if os.geteuid() != 0:
@@ -26,10 +25,6 @@ os.chown(OWN, NOBODY.pw_uid, NOBODY.pw_gid)
 LOCK = OWN + "/lock"
 AS = ["--user", "nobody", "--state-dir", OWN]
 STATUS = "cat /proc/self/status /proc/$PPID/status"
-
-
-def run(*args: str, prefix: Any = ()) -> Any:
-    return subprocess.run([*prefix, LUNARCH, *args], capture_output=True, text=True, timeout=120)
 
 
 def fields(text: str, name: str) -> list[list[str]]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.lib import stores
 from tests.lib.candidates import STEADY, Candidate, stop_everyone
-from tests.lib.processes import LUNARCH, PATIENCE, alive, scratch, wait_for
+from tests.lib.commands import run
+from tests.lib.processes import PATIENCE, alive, scratch, wait_for
 from tests.lib.tap import done, ok, same
 
 directory = scratch()
@@ -96,7 +97,7 @@ class Server:
             return json.load(answer)
 
     def status(self) -> str:
-        r = subprocess.run([LUNARCH, "ctl", "--control", self.socket, "status"], capture_output=True, text=True)
+        r = run("ctl", "--control", self.socket, "status")
         return r.stdout
 
 

@@ -8,12 +8,19 @@ import re
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
-from tests.lib.candidates import Candidate
-from tests.lib.processes import LUNARCH, PATIENCE, scratch
+from tests.lib.candidates import FAST, Candidate
+from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
+from tests.lib.tap import note, ok
 
 _sockets = scratch()
+LONG = 180.0  # who comes next is published when it has been seen to change, after one to two leases of 6 s
+
+
+def until(predicate: Callable[[], Any]) -> Any:
+    return wait_for(predicate, LONG)
 
 
 class Asked(Candidate):
@@ -35,9 +42,9 @@ class Asked(Candidate):
     def status(self) -> Any:
         return json.loads(self.ctl("--json", "status")[1])["elections"][0]
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as r:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, method=method), timeout=PATIENCE) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -46,3 +53,12 @@ class Asked(Candidate):
         """The sum over its elections; labels: what must stand among a series' labels."""
         found = re.findall(rf"(?m)^{name}\{{(.*)\}} ([\d.]+)$", self.get("/metrics")[1])
         return sum(float(value) for given, value in found if labels in given)
+
+    def says(self, *words: str, what: str) -> None:
+        """To people: `ctl why` begins with it, and `ctl status` shows it."""
+        if not ok(until(lambda: all(w in self.why() and w in self.ctl("status")[1] for w in words)), what):
+            note(self.why() + self.ctl("status")[1])
+
+
+def candidate(lock: str, name: str, *args: str, **kw: Any) -> Asked:
+    return Asked("--lock", lock, "--identity", name, *args, options=FAST, name=name, **kw)

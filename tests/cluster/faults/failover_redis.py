@@ -5,13 +5,13 @@ comes back as one: nobody leads beside another, and that there are two primaries
 import json
 import os
 import signal
-import subprocess
 import time
 from typing import Any
 
 from tests.lib import pairs
+from tests.lib.commands import run
 from tests.lib.pairs import PATIENT
-from tests.lib.processes import LUNARCH, wait_for
+from tests.lib.processes import wait_for
 from tests.lib.proxy import Proxy
 from tests.lib.servers import Redis
 from tests.lib.tap import ok, same
@@ -49,7 +49,7 @@ class Pair(pairs.Pair):
 
 
 def ctl(path: str, what: str) -> Any:
-    return subprocess.run([LUNARCH, "ctl", "--control", path, what], capture_output=True, text=True, timeout=60).stdout
+    return run("ctl", "--control", path, what).stdout
 
 
 def comes_back() -> None:
@@ -70,9 +70,7 @@ def comes_back() -> None:
         f"{f.name}: y, who starts now, says that there are two primaries",
     )
     ok(wait_for(lambda: told in ctl(door, "why")), f"{f.name}: so does ctl why")
-    r = subprocess.run(
-        [LUNARCH, "status", "--lock", f.url(f.first.port, f.second.port)], capture_output=True, text=True, timeout=60
-    )
+    r = run("status", "--lock", f.url(f.first.port, f.second.port))
     ok(r.returncode and told in r.stderr, f"{f.name}: and status")
     time.sleep(20)  # longer than two leases
     same(

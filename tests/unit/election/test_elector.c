@@ -422,7 +422,7 @@ static void order(void)
 	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
 	       "that is logged and announced, the release before it is logged and announced");
 	record_fini(&r);
-	stop(&c);
+	seat_fini(&c.seat);
 }
 
 /* ---- when a term is over ---- */
