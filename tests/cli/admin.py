@@ -237,25 +237,6 @@ same(
     ["200"] * 4 + ["421"],
     "a loopback address answers to names of this machine alone: no other site's page can read it (DNS rebinding)",
 )
-for what, request, status in (
-    ("a head without an end", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000, "431"),
-    ("a request with a body", b"GET /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", "413"),
-    ("a body in chunks", b"GET /leader HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
-    ("two lengths", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", "400"),
-    ("no host", b"GET / HTTP/1.1\r\n\r\n", "400"),
-    ("HTTP/2's greeting", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"),
-    ("what is no HTTP", b"\x16\x03\x01\x02\n", "400"),
-):
-    same(status_line(port, request)[9:12], status, f"{what} is answered {status}")
-with socket.create_connection(("127.0.0.1", port), PATIENCE) as s:
-    answers = s.makefile("rb")
-    s.sendall(b"".join(ASK % b"localhost" for _ in range(20)))
-    same(
-        sum(answers.readline().startswith(b"HTTP/1.1 200") for _ in range(20 * 10)),
-        20,
-        "twenty requests in one go, as many answers",
-    )
-
 crowd = [socket.create_connection(("127.0.0.1", port), PATIENCE) for _ in range(100)]
 for s in crowd[::2]:
     s.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n")

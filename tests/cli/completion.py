@@ -19,6 +19,7 @@ STATE = os.path.join(TMP, "state")
 SCRIPT = os.path.join(TMP, "two.lua")
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
+COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 # Not what this machine's users have set up for their shells.
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "XDG_", "ZDOTDIR"))}
 ENV |= {"PATH": os.path.dirname(LUNARCH) + ":" + os.environ["PATH"], "HOME": TMP, "TERM": "dumb", "LC_ALL": "C.UTF-8"}
@@ -26,7 +27,7 @@ ENV["LUNARCH_LOCKS_DIR"] = os.path.join(TMP, "locks")
 
 
 def bash(lines: list[str]) -> list[list[str]]:
-    script = [f"source {ROOT}/scripts/completion.bash"]
+    script = [f"source {ROOT}/scripts/completion.bash", "[[ $(complete -p lunarch) = *_lunarch* ]] || echo none >&2"]
     for line in lines:
         words = " ".join(repr(w) for w in re.split(r"(?<=\S)(?=[=:])|(?<=[=:])(?=[^=:])| ", line))
         script.append(f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lunarch")
@@ -141,7 +142,11 @@ def options_of(command: str) -> list[str]:
 
 def test_lines() -> None:
     lines: dict[str, list[str]] = {
+        "lunarch ": [*COMMANDS, "help", "--help", "--version"],
         "lunarch st": ["status"],
+        "lunarch run --reta": [],
+        "lunarch run --leader-elect-resource-lock lea": ["leases"],
+        "lunarch exec --restart on": ["on-loss"],
         "lunarch run --lock-": [],
         "lunarch run --ret": ["--retry-period"],
         "lunarch leader --ret": [],
@@ -170,7 +175,6 @@ def test_lines() -> None:
         "lunarch help st": ["status"],
         "lunarch help api term:res": ["term:resign"],
         "lunarch help api on_stopp": ["on_stopped", "on_stopping"],
-        "lunarch doctor --": options_of("doctor"),
         "lunarch doctor ": options_of("doctor"),
         f"lunarch ctl --state-dir {STATE} --election ": ["first", "second"],
         f"lunarch ctl --state-dir={STATE} --election s": ["second"],
@@ -180,7 +184,7 @@ def test_lines() -> None:
         f"lunarch ctl --state-dir {STATE} --lock file:{TMP}/lock-f": [f"file:{TMP}/lock-first"],
         "lunarch nonsense x": [],
     }
-    for command in ("run", "exec", "ctl", "status"):
+    for command in COMMANDS:
         lines[f"lunarch {command} --"] = options_of(command)
     for shell in (bash, fish, zsh):
         if not shutil.which(shell.__name__):

@@ -45,11 +45,6 @@ same(run("--lock", directory + "/b", "--wait", "300ms", "--", "true").returncode
 holder.kill(signal.SIGTERM)
 same(holder.leave(), 143, "SIGTERM is forwarded, and the command's end is ours")
 
-r = run("--lock", directory + "/c", "--", LUNARCH, "exec", "--lock", directory + "/c", "--", "true")
-ok(r.returncode == 2 and "itself" in r.stderr, "nested on the same lock: says so instead of waiting for ever")
-r = run("--lock", directory + "/c", "--", LUNARCH, "exec", "--lock", directory + "/d", "--", "sh", "-c", "exit 5")
-same(r.returncode, 5, "nested on another lock: works")
-
 at_least = Candidate("--lock", directory + "/e", "--at-least", "100s", "--", "true", command="exec")
 at_least.wait("became_leader")
 same(

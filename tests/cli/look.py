@@ -98,19 +98,6 @@ def test_foreign_leader() -> None:
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     r = run("leader", "--lock", put("no-address", record(renewTime=now, leaseDurationSeconds=3600)))
     check(r, 1, "somebody leads", "no address", what="leader: a leader without an address is 1")
-    lock = put("nasty", record(holderIdentity='a\033[2J\nleader     nobody \u00e4"', leaseDurationSeconds=1))
-    r = run("status", "--lock", lock)
-    ok(
-        r.returncode == 1 and "\033" not in r.stdout and 'a\\x1b[2J\\nleader     nobody \u00e4"' in r.stdout,
-        "status: a hostile identity cannot draw on the terminal or fake a line",
-    )
-    same(
-        json.loads(run("status", "--json", "--lock", lock).stdout)["leader"],
-        'a\033[2J\nleader     nobody \u00e4"',
-        "status --json: an identity with quotes, newlines and UTF-8 is exact",
-    )
-    lock = put("long", record(holderIdentity="x" * 4096))
-    ok("x" * 4096 in run("status", "--lock", lock).stdout, "status: an identity of 4 KB is shown whole")
     lock = put("emptied", record(holderIdentity="", leaseDurationSeconds=1))
     check(run("status", "--lock", lock), 1, "nobody", what="status: an empty holder is nobody")
 
@@ -426,16 +413,6 @@ def test_check_scripts() -> None:
         1,
         "syntax.lua:2:",
         what="check: a syntax error, with its line",
-    )
-    check(
-        run("check", put("nonsense.lua", "return 42")), 1, "nonsense.lua", what="check: a script that returns nonsense"
-    )
-    check(
-        run("check", put("typo.lua", "return { on_leadin = function() end }")),
-        1,
-        "on_leadin",
-        "on_leading",
-        what="check: a misspelled hook, with a suggestion",
     )
     check(
         run("check", put("raise.lua", "\n\nerror('no disk')")),

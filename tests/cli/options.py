@@ -1,13 +1,11 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The command line itself: help, suggestions, exit codes, versions, completion."""
+"""The command line itself: help, suggestions, exit codes, versions. What is parsed how: unit/runner/test_options.c."""
 
-import os
-import re
 import subprocess
 from typing import Any
 
 from tests.lib.commands import CLEAN, run
-from tests.lib.processes import LUNARCH, ROOT, piped, scratch
+from tests.lib.processes import LUNARCH, piped
 from tests.lib.tap import done, note, ok, same
 
 COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
@@ -115,9 +113,7 @@ def test_refusals() -> None:
     refused(["backup.lua"], ["did you mean `lunarch run backup.lua`?"])
     refused(["frobnicate"], ["`lunarch --help`"])
     refused(["help", "statsu"], ["did you mean `lunarch status`?"])
-    refused(["run", "--lok", "x", "a.lua"], ["unknown option --lok", "did you mean --lock?"])
     refused(["run", "--lease-duration", "15", "a.lua"], ["--lease-duration", "'15'", "unit"])
-    refused(["exec", "--lock", "x", "--restart", "sometimes", "true"], ["'sometimes'", "never|on-loss|always"])
     refused(["exec", "true"], ["lunarch exec --lock"])
     refused(["leader"], ["lunarch leader --lock URL"])
     refused(["status"], ["lunarch status --lock URL"])
@@ -131,10 +127,6 @@ def test_refusals() -> None:
     refused(
         ["exec", "--lock", "x", "--", "true"], ["LUNARCH_LEASE_DURATION", "'1x'"], env={"LUNARCH_LEASE_DURATION": "1x"}
     )
-    refused(
-        ["exec", "--lock", "x", "--lease-duration", "5s", "--renew-deadline", "5s", "--", "true"],
-        ["5s from --lease-duration", "5s from --renew-deadline", "shorter"],
-    )
     refused(["run", "--", "a.lua"], ["script"])
     refused(["exec", "--lock", "a", "--bad"], ["--bad"])
 
@@ -145,122 +137,6 @@ def test_output_is_plain() -> None:
         "\033" not in r.stderr and "\\x1b" in r.stderr,
         "an error that quotes an argument shows its control characters as text",
     )
-
-
-def complete(line: str) -> Any:
-    words = line.split(" ")
-    script = (
-        f"source {ROOT}/scripts/completion.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
-        f"COMP_CWORD={len(words) - 1}; _lunarch; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    )
-    path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
-    r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={**CLEAN, "PATH": path}, timeout=60)
-    return r.stdout.split()
-
-
-def test_completion() -> None:
-    same(complete("lunarch st"), ["status"], "completion: a command")
-    same(complete("lunarch run --lock-"), [], "completion: nothing for what does not exist")
-    same(complete("lunarch run --reta"), [], "completion: nor for what is misspelled")
-    same(complete("lunarch run --ret"), ["--retry-period"], "completion: an option of that command")
-    same(complete("lunarch leader --ret"), [], "completion: not one of another command")
-    same(complete("lunarch run --log-format j"), ["json"], "completion: a value")
-    same(complete("lunarch ctl is"), ["is-leading"], "completion: an order of ctl")
-    same(sorted(complete("lunarch ")), sorted(COMMANDS + ["help", "--help", "--version"]), "completion: all commands")
-    empty = scratch()
-    open(os.path.join(empty, "a.lua"), "w").close()
-    same(complete(f"lunarch run {empty}/"), [f"{empty}/a.lua"], "completion: a file")
-    os.unlink(os.path.join(empty, "a.lua"))
-    os.rmdir(empty)
-
-
-def test_completion_of_values() -> None:
-    here = scratch()
-    for name in ("a.lua", "a_test.lua", "notes.txt"):
-        open(os.path.join(here, name), "w").close()
-    os.mkdir(os.path.join(here, "more"))
-    more = f"{here}/more"
-    same(
-        sorted(complete(f"lunarch run {here}/")),
-        [f"{here}/a.lua", f"{here}/a_test.lua", more],
-        "completion: run: scripts",
-    )
-    same(
-        sorted(complete(f"lunarch check {here}/a")),
-        [f"{here}/a.lua", f"{here}/a_test.lua"],
-        "completion: check: scripts",
-    )
-    same(sorted(complete(f"lunarch test {here}/")), [f"{here}/a_test.lua", more], "completion: test: tests")
-    same(
-        sorted(complete(f"lunarch run {here}/a.lua -- {here}/n")),
-        [f"{here}/notes.txt"],
-        "completion: any file behind --",
-    )
-    same(complete("lunarch exec --restart on"), ["on-loss"], "completion: a choice")
-    same(complete("lunarch exec --lease-duration "), ["15s"], "completion: a preset")
-    same(complete("lunarch exec -E "), ["75"], "completion: the value of a letter")
-    same(complete("lunarch exec --log-level = d"), ["debug"], "completion: a value behind =")
-    same(complete("lunarch run --leader-elect-resource-lock lea"), ["leases"], "completion: the kinds of a resource")
-    ok("redis://" in complete("lunarch status --lock re"), "completion: the kinds of locks")
-    same(complete("lunarch run --identity "), [], "completion: nothing for a value that only its user knows")
-    same(complete("lunarch exec --lock x unshar"), ["unshare"], "completion: a program for exec")
-    same(complete("lunarch exec --lock x -- unshar"), ["unshare"], "completion: and behind --")
-    same(sorted(complete(f"lunarch exec --lock x cat {here}/n")), [f"{here}/notes.txt"], "completion: then its files")
-    ok("--lock" in complete("lunarch doctor "), "completion: options where nothing else can stand")
-    same(complete("lunarch help st"), ["status"], "completion: help of a command")
-    ok("term:resign" in complete("lunarch help api term:re"), "completion: help of a function")
-    state = ["--state-dir", here]
-    p = subprocess.Popen(
-        [LUNARCH, "run", *state, "--lock", here + "/lock", "-e", "print 'up' sleep(1000)"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=CLEAN,
-    )
-    piped(p.stderr).readline()
-    listed = re.findall(r"^pid \d+  (.*)$", run("ctl", "--list", *state).stdout, re.M)
-    ok(len(listed) == 1 and listed[0].startswith(here), "an elector has a socket", listed)
-    same(
-        complete(f"lunarch ctl --state-dir {here} --control "),
-        listed,
-        "completion: the sockets of the electors that run",
-    )
-    p.terminate()
-    p.wait(60)
-
-
-def test_completion_of_everything() -> None:
-    """In one bash, which has the file sourced and asks for the function that `complete` has registered."""
-    wanted = {}
-    for command in COMMANDS:
-        text = run(command, "--help").stdout.split("\nOptions:\n")[1].split("\n\n")[0]
-        wanted[command] = sorted(re.findall(r"^  (?:-\w|  ) (--[a-z-]+)", text, re.M))
-    script = [
-        f"source {ROOT}/scripts/completion.bash",
-        'set -- $(complete -p lunarch); [ "$3" = _lunarch ] || echo unregistered',
-        'try() { COMP_WORDS=(lunarch "$@"); COMP_CWORD=$#; COMPREPLY=(); _lunarch; echo "$*:${COMPREPLY[*]}"; }',
-    ]
-    for command in COMMANDS:
-        script += [f"try {command}", f"try {command} --"] + [f"try {command} {option}" for option in wanted[command]]
-    path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
-    r = subprocess.run(
-        ["bash", "-u", "-c", "\n".join(script)],
-        capture_output=True,
-        text=True,
-        env={**CLEAN, "PATH": path},
-        timeout=300,
-    )
-    got = dict(line.split(":", 1) for line in r.stdout.splitlines() if ":" in line)
-    same(("unregistered" in r.stdout, r.stderr), (False, ""), "completion: bash takes the file without a word")
-    for command in COMMANDS:
-        ok(len(wanted[command]) >= 2, f"{command} has options")
-        same(got.get(command), command, f"completion: {command}")
-        same(
-            sorted(got.get(f"{command} --", "").split()),
-            wanted[command],
-            f"completion: every option that {command} --help names, and no other",
-        )
-        missed = [o for o in wanted[command] if o not in got.get(f"{command} {o}", "").split()]
-        same(missed, [], "completion: each of them by its name")
 
 
 def test_closed_descriptors() -> None:
@@ -276,8 +152,5 @@ test_kube_scheduler()
 test_bad_locks()
 test_refusals()
 test_output_is_plain()
-test_completion()
-test_completion_of_values()
-test_completion_of_everything()
 test_closed_descriptors()
 done()

@@ -146,26 +146,19 @@ def test_others() -> None:
 
 
 def test_reload() -> None:
+    """What else is said of one: reload_whole.py."""
     replace(SCRIPT, GOOD)
     c = Asked("--lock", os.path.join(TMP, "reload"), SCRIPT, options=STEADY)
     c.event("became_leader")
     same(c.ctl("reload"), (0, ""), "a reload that succeeds says nothing")
-    replace(SCRIPT, "return {")
-    code, text = c.ctl("reload")
-    ok(code == 1 and "s.lua:1" in text and "runs on" in text, "one that fails says why, with status 1", text)
-    replace(SCRIPT, GOOD.replace("return {", "return { stop_grace = 90,"))
-    code, text = c.ctl("reload")
-    ok(code == 1 and "stop" in text and "runs on" in text, "and one whose times do not fit", text)
     replace(
         SCRIPT, "return { on_leading = function() print 'one' sleep(1e6) end, on_stopped = function() sleep(1) end }"
     )
     ok(c.ctl("reload")[0] == 0 and c.wait("print", "one"), "the script that was loaded leads")
-    replace(SCRIPT, "return { on_leading = function() print 'two' sleep(1e6) end }")
-    c.ctl("reload")
-    replace(SCRIPT, "return { on_leading = function() print 'three' sleep(1e6) end }")
-    ok(c.ctl("reload")[0] == 0 and c.wait("print", "three"), "a reload while the last one's term is ending is not lost")
-    replace(SCRIPT, "return { name = 'other', on_leading = function() end }")
-    same(c.ctl("reload")[0], 0, "a reload that changes the elections succeeds")
+    for word in ("two", "three"):
+        replace(SCRIPT, "return { on_leading = function() print '%s' sleep(1e6) end }" % word)
+        c.ctl("reload")
+    ok(c.wait("print", "three"), "a reload while the last one's term is ending is not lost")
 
 
 def test_may_lead() -> None:
