@@ -175,6 +175,10 @@ WRONG = [
     ("election:leader()", "no election is known while the script loads"),
     ("\x1bLua", "attempt to load a binary chunk"),
 ]
+WRONG += [
+    (f"return {{ {hook[:-1]} = print }}", f"unknown key '{hook[:-1]}' (did you mean '{hook}'?)")
+    for hook in ("on_leading", "on_new_leader", "on_no_leader", "on_start", "on_stopped", "may_lead")
+]
 
 
 def mistakes() -> None:

@@ -142,6 +142,7 @@ static void start_as(struct candidate *c, struct told *told, nsec lease, struct 
                      const char *identity)
 {
 	c->told = told;
+	c->drains = false;
 	*told = (struct told){ 0 };
 	seat_init(&c->seat);
 	struct elector_config config = seat_config(&c->seat, lease);
