@@ -330,6 +330,12 @@ class Worker:
         started = self.go(count)
         assert started["ok"], started
 
+    def begin(self, word: str = "in") -> None:
+        """A term, whose on_leading has printed this."""
+        self.ready()
+        self.lead()
+        self.wait_print(word)
+
     def lead(
         self,
         term: int = 1,

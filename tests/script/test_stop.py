@@ -76,9 +76,7 @@ ORDERLY = [
 
 def orderly(what: str, code: Any) -> None:
     with Worker(text=PRELUDE % code) as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         time.sleep(0.02)
         while not w.quiet(0):
             w.receive()
@@ -109,9 +107,7 @@ def cleaning_up() -> None:
         text=PRELUDE % "local c <close> = setmetatable({}, { __close = function() local n = 0 "
         "for i = 1, 100000 do n = n + i end print('sum', n) end }) for_ever()"
     ) as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         w.stop()
         w.expect(STOPPED)
         ok(
@@ -120,9 +116,7 @@ def cleaning_up() -> None:
             w.printed(),
         )
     with Worker(text=PRELUDE % "local c <close> = setmetatable({}, { __close = for_ever }) for_ever()") as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         w.stop()
         w.expect(STOPPED)
         ok("closed\tmark" in w.printed(), "a clean-up that does not end is interrupted in turn", w.printed())
@@ -138,9 +132,7 @@ def cleaning_up() -> None:
     with Worker(
         text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }"
     ) as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         w.stop(grace=0.3)
         w.expect(STOPPED)
         ok(
@@ -150,9 +142,7 @@ def cleaning_up() -> None:
     with Worker(
         text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }"
     ) as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         w.stop("shutdown", grace=1000.0, held=True)
         w.wait_print("slow")
         w.stop("lost", grace=0.1)
@@ -220,9 +210,7 @@ def not_ours_to_stop() -> None:
     with Worker(
         text="return { on_leading = function() print 'in' string.find(('a'):rep(60), ('a*'):rep(60) .. 'b') end }"
     ) as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
 
         def spent_ns() -> Any:
             with open(f"/proc/{w.process.pid}/schedstat") as f:
@@ -254,9 +242,7 @@ def waking_late() -> None:
         same(w.process.wait(30), -signal.SIGKILL, "continued after the kill deadline it kills itself")
         ok(len(w.output()) - len(before) < 100, "before the script's code runs on")
     with Worker(text=PRELUDE % "for_ever()") as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         w.process.send_signal(signal.SIGSTOP)
         os.waitpid(w.process.pid, os.WUNTRACED)
         w.page.begin(0, 1, 100, seconds=-5, kill=100)
@@ -278,9 +264,7 @@ def waking_late() -> None:
         w.wait_print("term ended\tfalse")
         ok(True, "a term that runs out ends its waits without any message")
     with Worker(text=PRELUDE % "for_ever()") as w:
-        w.ready()
-        w.lead()
-        w.wait_print("in")
+        w.begin()
         for _ in range(200):
             w.process.send_signal(signal.SIGRTMIN)
             w.process.send_signal(signal.SIGCONT)

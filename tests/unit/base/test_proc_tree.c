@@ -1,6 +1,7 @@
 /* Process trees: found whole, whoever their parents are by now, killed whole, and asked for their environment. */
 #include "base/clock.h"
 #include "base/proc_tree.h"
+#include "proc_look.h"
 #include "tap.h"
 
 #include <pthread.h>
@@ -405,19 +406,6 @@ static int leaderless(void)
 	if (pthread_create(&t, NULL, go_on, NULL) != 0)
 		return 9;
 	pthread_exit(NULL);
-}
-
-static char state_of(pid_t pid)
-{
-	char path[40], text[300] = "";
-
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return 'X';
-	(void)!fread(text, 1, sizeof text - 1, f);
-	fclose(f);
-	return strrchr(text, ')') ? strrchr(text, ')')[2] : 'X';
 }
 
 /* It looks like a zombie, shows no environment, and lives. */

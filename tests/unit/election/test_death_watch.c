@@ -7,26 +7,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
-#include "election/death_proof.h"
+#include "holder.h"
 #include "loop/offload.h"
 #include "tap.h"
 
 #include <dirent.h>
 #include <ev.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[100];
 static struct ev_loop *loop;
 static struct offload *offload;
 static struct death_watches *all;
-
-struct holder {
-	pid_t pid, child; /* child: marked, below it */
-	struct record record;
-};
 
 struct waiting {
 	struct death_watch watch; /* first */
@@ -72,7 +64,7 @@ static void wait_for_death(struct waiting *m, const struct holder *h)
 }
 
 /* The child ignores what it can and holds the marker and the tree file, as everything that a term starts does. */
-static pid_t start_child(const struct proof_self *self, bool clings)
+static pid_t start_child(const struct proof_self *self)
 {
 	char marker[80];
 
@@ -80,68 +72,10 @@ static pid_t start_child(const struct proof_self *self, bool clings)
 	pid_t pid = fork();
 	if (pid == 0) {
 		char *env[] = { marker, NULL };
-		if (!clings)
-			_exit(0);
 		execle("/bin/sh", "sh", "-c", "trap '' TERM HUP; while :; do sleep 100; done", (char *)NULL, env);
 		_exit(1);
 	}
 	return pid;
-}
-
-static void be_holder(int out, bool clings)
-{
-	struct proof_self self;
-	struct record r;
-
-	proof_self_init(&self, dir);
-	record_init(&r);
-	proof_self_fill(&self, &r);
-	mem_replace(&r.holder, "holder");
-	pid_t child = start_child(&self, clings);
-	char *text = record_print(&r);
-	if (write(out, &child, sizeof child) < 0 || write(out, text, strlen(text) + 1) < 0)
-		_exit(1);
-	close(out);
-	for (;;)
-		pause();
-}
-
-static void hold(struct holder *h, bool clings)
-{
-	char text[4096];
-	int fds[2];
-	ssize_t n, have = 0;
-
-	fflush(stdout);
-	if (pipe(fds) < 0)
-		exit(1);
-	h->pid = fork();
-	if (h->pid == 0) {
-		close(fds[0]);
-		be_holder(fds[1], clings);
-	}
-	close(fds[1]);
-	while ((have < (ssize_t)sizeof h->child + 1 || text[have - 1] != '\0') &&
-	       (n = read(fds[0], text + have, sizeof text - (size_t)have)) > 0)
-		have += n;
-	close(fds[0]);
-	memcpy(&h->child, text, sizeof h->child);
-	record_init(&h->record);
-	if (record_parse(&h->record, text + sizeof h->child, strlen(text + sizeof h->child), NULL) < 0)
-		exit(1);
-}
-
-static void end(struct holder *h)
-{
-	kill(h->pid, SIGKILL);
-	waitpid(h->pid, NULL, 0);
-}
-
-static void bury(struct holder *h)
-{
-	if (h->record.tree && *h->record.tree)
-		unlink(h->record.tree);
-	record_fini(&h->record);
 }
 
 static bool over;
@@ -188,7 +122,7 @@ static void test_alive_and_dead(void)
 	struct waiting m = { 0 };
 	struct holder h;
 
-	hold(&h, true);
+	hold(&h, dir, start_child);
 	m.must_be_dead = h.child;
 	wait_for_death(&m, &h);
 	run(&m.told, 0, A_WHILE_S);
@@ -208,7 +142,7 @@ static void test_already_dead(void)
 	struct waiting m = { 0 }, later = { 0 };
 	struct holder h;
 
-	hold(&h, false);
+	hold(&h, dir, NULL);
 	end(&h);
 	wait_for_death(&m, &h);
 	is_int(m.told, 0, "of one that was dead before, too, nobody is told from inside the call");
@@ -226,7 +160,7 @@ static void test_shared(void)
 	struct holder h;
 	int told = 0;
 
-	hold(&h, false);
+	hold(&h, dir, NULL);
 	int before = open_fds();
 	for (int i = 0; i < 20; i++)
 		wait_for_death(&m[i], &h);
@@ -247,8 +181,8 @@ static void test_forgotten(void)
 	struct waiting m = { 0 }, other = { 0 };
 	struct holder h, g;
 
-	hold(&h, false);
-	hold(&g, false);
+	hold(&h, dir, NULL);
+	hold(&g, dir, NULL);
 	int before = open_fds();
 	wait_for_death(&m, &h);
 	death_watch_forget(&m.watch);
@@ -281,7 +215,7 @@ static void test_from_the_callback(void)
 	struct waiting first = { 0 }, second = { 0 };
 	struct holder h;
 
-	hold(&h, false);
+	hold(&h, dir, NULL);
 	first.forgets = &second;
 	second.forgets = &first;
 	first.again = second.again = &h.record;
@@ -304,7 +238,7 @@ static void test_doubt(void)
 	struct waiting m = { 0 }, later = { 0 };
 	struct holder h;
 
-	hold(&h, false);
+	hold(&h, dir, NULL);
 	unlink(h.record.tree); /* the evidence */
 	wait_for_death(&m, &h);
 	end(&h);
@@ -334,8 +268,8 @@ static void test_doubt_is_said(void)
 	struct holder h, g;
 	int said = 0;
 
-	hold(&h, false);
-	hold(&g, false);
+	hold(&h, dir, NULL);
+	hold(&g, dir, NULL);
 	unlink(h.record.tree);
 	unlink(g.record.tree);
 	end(&h);
@@ -361,7 +295,7 @@ static void test_free(void)
 	struct waiting m = { .watch = { .dead = on_dead, .arg = &m } };
 	struct holder h;
 
-	hold(&h, false);
+	hold(&h, dir, NULL);
 	int before = open_fds();
 	death_watch_watch(own, &m.watch, &h.record);
 	death_watches_free(own);

@@ -3,9 +3,7 @@
 #include "base/mem.h"
 #include "elector_seat.h"
 #include "election/death_watch.h"
-
-#include <signal.h>
-#include <sys/wait.h>
+#include "holder.h"
 
 #define HOUR_MS (3600 * 1000)
 #define A_WHILE_S .3 /* in which something that must not happen would have happened */
@@ -19,67 +17,15 @@ struct candidate {
 	nsec doubt; /* of the leader that was told last */
 };
 
-struct holder {
-	pid_t pid;
-	struct record record;
-};
-
-/* ---- a holder: a process that pauses, and has the evidence that an elector has ---- */
-
-static void be_holder(int out)
+static void hold_lock(struct holder *h)
 {
-	struct proof_self self;
-	struct record r;
-
-	proof_self_init(&self, dir);
-	record_init(&r);
-	proof_self_fill(&self, &r);
-	char *text = record_print(&r);
-	if (write(out, text, strlen(text) + 1) < 0)
-		_exit(1);
-	close(out);
-	for (;;)
-		pause();
-}
-
-static void hold(struct holder *h)
-{
-	char text[4096];
-	size_t have = 0;
-	int fds[2];
-	ssize_t n;
-
-	fflush(stdout);
-	if (pipe(fds) < 0)
-		exit(1);
-	h->pid = fork();
-	if (h->pid == 0)
-		be_holder(fds[1]);
-	close(fds[1]);
-	while ((n = read(fds[0], text + have, sizeof text - have)) > 0 && text[(have += (size_t)n) - 1] != '\0')
-		;
-	close(fds[0]);
-	record_init(&h->record);
-	if (record_parse(&h->record, text, strlen(text), NULL) < 0)
-		exit(1);
+	hold(h, dir, NULL);
 	mem_replace(&h->record.holder, "other");
 	h->record.state = RECORD_LEADING;
 	h->record.lease_ms = HOUR_MS;
 	h->record.term = 7;
 	h->record.token = 7;
 	h->record.acquired_us = h->record.renewed_us = clock_wall_us();
-}
-
-static void end(const struct holder *h)
-{
-	kill(h->pid, SIGKILL);
-	waitpid(h->pid, NULL, 0);
-}
-
-static void bury(struct holder *h)
-{
-	unlink(h->record.tree);
-	record_fini(&h->record);
 }
 
 /* Its record, as its write number n makes it. */
@@ -170,7 +116,7 @@ static void died(void)
 	struct candidate c;
 	struct holder h;
 
-	hold(&h);
+	hold_lock(&h);
 	put(&h, 1);
 	start(&c);
 	ok(until(&c.seat, &c.others, 1) && c.doubt == 0, "nothing says that a holder that lives is dead");
@@ -191,7 +137,7 @@ static void dead_before(void)
 	struct candidate c;
 	struct holder h;
 
-	hold(&h);
+	hold_lock(&h);
 	end(&h);
 	put(&h, 1);
 	start(&c);
@@ -208,11 +154,11 @@ static void elsewhere(void)
 	struct candidate c;
 	struct holder h, far;
 
-	hold(&h);
+	hold_lock(&h);
 	put(&h, 1);
 	start(&c);
 	until(&c.seat, &c.others, 1);
-	hold(&far);
+	hold_lock(&far);
 	mem_replace(&far.record.holder, "far");
 	far.record.boot_id[0] = far.record.boot_id[0] == 'a' ? 'b' : 'a';
 	far.record.term = 8;

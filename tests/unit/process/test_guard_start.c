@@ -7,6 +7,7 @@
 #include "loop/reaper.h"
 #include "process/guard.h"
 #include "process/guard_start.h"
+#include "proc_look.h"
 #include "process/supervisor.h"
 #include "tap.h"
 
@@ -115,22 +116,6 @@ __attribute__((noreturn)) static void elector(const struct scene *s)
 	shared->elector = getpid();
 	ev_run(loop, 0);
 	_exit(0);
-}
-
-/* The only child of a process. */
-static bool remember(void *arg, pid_t pid)
-{
-	*(pid_t *)arg = pid;
-	return false;
-}
-
-static pid_t child_of(pid_t pid)
-{
-	static struct tree tree;
-	pid_t child = 0;
-
-	tree_walk(&tree, pid, remember, &child);
-	return child;
 }
 
 /* A guard sleeps when it has begun what it is for, and nowhere before that. */

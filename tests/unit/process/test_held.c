@@ -7,6 +7,7 @@
 #include "process/guard.h"
 #include "process/guard_start.h"
 #include "process/privileges.h"
+#include "proc_look.h"
 #include "process/supervisor.h"
 #include "tap.h"
 
@@ -69,22 +70,6 @@ struct scene {
 	bool no_privileges;
 };
 
-/* The only child of this process. */
-static bool remember(void *arg, pid_t pid)
-{
-	*(pid_t *)arg = pid;
-	return false;
-}
-
-static pid_t find_guard(void)
-{
-	static struct tree tree;
-	pid_t guard = 0;
-
-	tree_walk(&tree, getpid(), remember, &guard);
-	return guard;
-}
-
 static void begin(struct elector *e, const struct scene *s)
 {
 	struct instant now = clock_now(), kill = instant_add(now, s->kill_in ? s->kill_in : 3600 * NSEC_PER_SEC);
@@ -125,7 +110,7 @@ static int elector(const struct scene *s)
 	e.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &e, &err);
 	if (!e.supervisor)
 		return 97;
-	pid_t guard = find_guard();
+	pid_t guard = child_of(getpid());
 	if (s->before)
 		s->before(&e, guard);
 	if (!s->not_begun)
@@ -186,18 +171,6 @@ static bool run(const struct scene *s)
 }
 
 /* ---- what is done to them ---- */
-
-static int state_of(pid_t pid)
-{
-	char path[40], text[400] = "";
-
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
-	const char *after = n > 0 ? strrchr(text, ')') : NULL;
-	return after ? after[2] : 0;
-}
 
 static void wait_for_state(pid_t pid, int state)
 {

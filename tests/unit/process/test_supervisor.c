@@ -10,6 +10,7 @@
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "process/sources.h"
+#include "proc_look.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -592,19 +593,6 @@ static bool lives(pid_t pid)
 	char value[8];
 
 	return tree_env(pid, "X", value, sizeof value) != TREE_ENV_GONE;
-}
-
-/* 0 for a process that is no more. */
-static int state_of(pid_t pid)
-{
-	char path[40], text[400] = "";
-
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
-	const char *after = n > 0 ? strrchr(text, ')') : NULL;
-	return after ? after[2] : 0;
 }
 
 /* ---- tests: the ordinary life ---- */

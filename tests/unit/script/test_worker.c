@@ -6,6 +6,7 @@
 #include "process/sources.h"
 #include "process/wire.h"
 #include "script/worker.h"
+#include "proc_look.h"
 #include "tap.h"
 
 #include <poll.h>
@@ -27,27 +28,12 @@
 static int said, wire;
 static struct page *page;
 
-static char state_of(pid_t pid)
-{
-	char path[64], text[512] = "";
-
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return 'X';
-	size_t n = fread(text, 1, sizeof text - 1, f);
-	fclose(f);
-	text[n] = '\0';
-	char *name_end = strrchr(text, ')');
-	return name_end ? name_end[2] : 'X';
-}
-
 /* Until it waits for something: a script that may run has run by then. */
 static void await_sleep(pid_t pid)
 {
 	for (int asleep = 0; asleep < 20; usleep(5000)) {
 		char state = state_of(pid);
-		if (state == 'Z' || state == 'X')
+		if (state == 'Z' || !state)
 			return;
 		asleep = state == 'S' ? asleep + 1 : 0;
 	}

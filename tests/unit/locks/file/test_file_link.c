@@ -2,11 +2,11 @@
  * is never taken for what it is not; what is not the lock's is never touched; old versions go, and a name that is free
  * again deceives nobody. The program's own linkat stands between the lock and the kernel's. */
 #include "lock_drive.h"
+#include "lock_files.h"
 #include "locks/file/file_link.h"
 #include "locks/file/file_system.h"
 #include "tap.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
@@ -14,8 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char base[200];
 
 /* ---- the link between ---- */
 
@@ -58,16 +56,6 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
 
 /* ---- names ---- */
 
-static const char *in(const char *name)
-{
-	static char path[4][600];
-	static int turn;
-
-	turn = (turn + 1) % 4;
-	snprintf(path[turn], sizeof path[0], "%s/%s", base, name);
-	return path[turn];
-}
-
 static const char *shared(const char *name)
 {
 	static char url[2][700];
@@ -76,38 +64,6 @@ static const char *shared(const char *name)
 	turn = !turn;
 	snprintf(url[turn], sizeof url[0], "file:%s?shared=link", in(name));
 	return url[turn];
-}
-
-static int count(const char *dir, bool temps)
-{
-	DIR *d = opendir(dir);
-	struct dirent *e;
-	int n = 0;
-
-	while (d && (e = readdir(d)))
-		n += temps ? strstr(e->d_name, ".tmp") != NULL : *e->d_name != '.';
-	if (d)
-		closedir(d);
-	return n;
-}
-
-static void put_file(const char *path, const char *text)
-{
-	FILE *f = fopen(path, "w");
-
-	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-		ok(0, "the test can write %s", path);
-}
-
-static void outcome_is(enum lock_outcome got, enum lock_outcome want, const char *sentence)
-{
-	is_str(lock_outcome_name(got), lock_outcome_name(want), sentence);
-}
-
-static void has(const char *text, const char *what, const char *sentence)
-{
-	if (!ok(strstr(text, what) != NULL, "%s", sentence))
-		printf("# '%s' is not in: %s\n", what, text);
 }
 
 struct two {
@@ -161,7 +117,7 @@ static void test_lost(void)
 	outcome_is(drive_put(&t.b, "b", 4, t.b.result.version.text), LOCK_FAILED, "one without room fails");
 	drive_read(&t.a);
 	ok(t.a.record.token == 3, "and the record stays as it was");
-	is_int(count(in("lost"), true), 0, "no temporary file stays");
+	is_int(files_in(in("lost"), true), 0, "no temporary file stays");
 	two_fini(&t);
 }
 
@@ -245,7 +201,7 @@ static void test_kept(void)
 	for (int i = 0; i < 5 * FILE_LINK_KEPT; i++)
 		if (drive_put(&d, "a", i + 1, d.result.version.text) != LOCK_OK)
 			ok(0, "write %d", i);
-	ok(count(in("kept"), false) <= FILE_LINK_KEPT + 1, "old versions are removed");
+	ok(files_in(in("kept"), false) <= FILE_LINK_KEPT + 1, "old versions are removed");
 	ok(access(in("kept/0000000000000040"), F_OK) == 0, "a version's name is its number");
 	drive_fini(&d);
 
@@ -255,7 +211,7 @@ static void test_kept(void)
 	for (int i = 0; i < 5 * FILE_LINK_KEPT; i++)
 		if (drive_put(&d, "a", i + 1, d.result.version.text) != LOCK_OK)
 			ok(0, "write %d", i);
-	int there = count(in("young"), false);
+	int there = files_in(in("young"), false);
 	ok(there >= 20 && there <= 22,
 	   "those of the last five minutes stay, which other machines may have just read (%d)", there);
 	step = 2 * FILE_LINK_YOUNG_S;
@@ -281,19 +237,20 @@ static void test_hands(void)
 	           "after the newest version is deleted by hand its holder's write is a conflict");
 	drive_read(&t.a);
 	is_int(t.a.record.token, 2, "and the one before it is read");
-	put_file(in("hands/0000000000000002"), "{\"holderIdentity\":\"hand\",\"leaseDurationSeconds\":15}");
+	put_file(in("hands/0000000000000002"), "{\"holderIdentity\":\"hand\",\"leaseDurationSeconds\":15}",
+	         strlen("{\"holderIdentity\":\"hand\",\"leaseDurationSeconds\":15}"));
 	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_CONFLICT,
 	           "a version that is edited in place is not replaced unseen");
-	put_file(in("hands/0000000000000003"), "");
+	put_text(in("hands/0000000000000003"), "");
 	outcome_is(drive_read(&t.a), LOCK_FOREIGN, "an empty file as the newest version is foreign");
 	outcome_is(drive_put(&t.a, "a", 4, ""), LOCK_CONFLICT, "and never written upon");
 	unlink(in("hands/0000000000000003"));
-	put_file(in("hands/README"), "x");
+	put_text(in("hands/README"), "x");
 	outcome_is(drive_read(&t.a), LOCK_FOREIGN, "a directory with something else in it is foreign");
 	has(t.a.result.err.text, "README", "and what that is is said");
 	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_CONFLICT, "nothing is written there");
 	unlink(in("hands/README"));
-	put_file(in("hands/.nfs0000000000a3"), "x");
+	put_text(in("hands/.nfs0000000000a3"), "x");
 	outcome_is(drive_read(&t.a), LOCK_OK, "what a client of NFS keeps of an open file is no matter");
 	two_fini(&t);
 }
@@ -334,7 +291,7 @@ static void test_older(void)
 		struct drive d;
 		struct stat st;
 		char name[100];
-		put_file(in(texts[i]), "{}");
+		put_text(in(texts[i]), "{}");
 		drive_init(&d, in(texts[i]));
 		outcome_is(drive_put(&d, "a", 1, ""), LOCK_REFUSED,
 		           "beside a record that an older one has made of the same text nobody leads");
@@ -415,11 +372,11 @@ static void test_options(void)
 	refused(url, "expects the name of a file");
 	snprintf(url, sizeof url, "%s?must_exist=mounted%%20here", in("o"));
 	refused(url, "probably not mounted");
-	put_file(in("mounted here"), "");
+	put_text(in("mounted here"), "");
 	for (int i = 0; i < 2; i++) {
 		snprintf(url, sizeof url, "%s?must_exist=mounted%%20here%s", in(i ? "shared" : "plain"),
 		         i ? "&shared=link" : "");
-		put_file(in("mounted here"), "");
+		put_text(in("mounted here"), "");
 		drive_init(&d, url);
 		has(d.lock->url, i ? "?shared=link&must_exist=mounted%20here" : "?must_exist=mounted%20here",
 		    "the lock's URL has its options");
@@ -429,7 +386,7 @@ static void test_options(void)
 		has(d.result.err.text, "mounted here, which must exist", "and the error names it");
 		has(d.result.err.text, "not mounted", "and says what is probably the matter");
 		outcome_is(drive_read(&d), LOCK_FAILED, "nor read");
-		put_file(in("mounted here"), "");
+		put_text(in("mounted here"), "");
 		drive_read(&d);
 		is_int(d.record.token, 1, "when it is back all is as it was");
 		drive_fini(&d);

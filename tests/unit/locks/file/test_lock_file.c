@@ -3,10 +3,10 @@
 #include "base/proc.h"
 #include "few_threads.h"
 #include "lock_drive.h"
+#include "lock_files.h"
 #include "locks/file/file_temp.h"
 #include "tap.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -18,26 +18,6 @@
 #include <unistd.h>
 
 #define NOBODY 65534
-
-static char base[200]; /* a directory of this test's own */
-
-static const char *in(const char *name)
-{
-	static char path[4][600];
-	static int turn;
-
-	turn = (turn + 1) % 4;
-	snprintf(path[turn], sizeof path[0], "%s/%s", base, name);
-	return path[turn];
-}
-
-static void put_file(const char *path, const void *bytes, size_t len)
-{
-	FILE *f = fopen(path, "w");
-
-	if (!f || fwrite(bytes, 1, len, f) != len || fclose(f) != 0)
-		ok(0, "the test can write %s", path);
-}
 
 static char *get_file(const char *path)
 {
@@ -51,35 +31,11 @@ static char *get_file(const char *path)
 	return text;
 }
 
-static int temps_in(const char *dir)
-{
-	DIR *d = opendir(dir);
-	struct dirent *e;
-	int n = 0;
-
-	while (d && (e = readdir(d)))
-		n += strstr(e->d_name, ".tmp") != NULL;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static mode_t mode_of(const char *path)
 {
 	struct stat st;
 
 	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
-}
-
-static void has(const char *text, const char *what, const char *sentence)
-{
-	if (!ok(strstr(text, what) != NULL, "%s", sentence))
-		printf("# '%s' is not in: %s\n", what, text);
-}
-
-static void outcome_is(enum lock_outcome got, enum lock_outcome want, const char *sentence)
-{
-	is_str(lock_outcome_name(got), lock_outcome_name(want), sentence);
 }
 
 /* ---- what a lock does ---- */
@@ -110,7 +66,7 @@ static void test_swap(void)
 	   "the winner's record is there");
 	ok(elapsed_holder(d.result.sent_at, clock_now()) < DRIVE_PATIENCE && d.result.sent_at.raw > 0,
 	   "results say when they were sent");
-	is_int(temps_in(base), 0, "no temporary file stays");
+	is_int(files_in(base, true), 0, "no temporary file stays");
 	has(d.lock->url, "file:/", "the lock knows its canonical URL");
 	drive_fini(&d);
 	drive_fini(&other);
@@ -411,7 +367,7 @@ static void test_frozen(void)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	outcome_is(drive_wait(&d), LOCK_OK, "once that process is dead the lock is free");
-	is_int(temps_in(base), 0, "no temporary file stays");
+	is_int(files_in(base, true), 0, "no temporary file stays");
 
 	pid = hold(in(".frozen.lock"), false);
 	drive_start_write(&d, &r, d.result.version.text, true, DRIVE_PATIENCE);
@@ -469,7 +425,7 @@ static void test_no_thread(void)
 	creations_fail = CREATIONS_ALL;
 	drive_start_write(&d, &r, "", true, 50 * NSEC_PER_MS);
 	ok(drive_wait(&d) != LOCK_OK, "a write that waits for a thread, since another process has the kernel lock");
-	is_int(temps_in(base), 0, "leaves no temporary file");
+	is_int(files_in(base, true), 0, "leaves no temporary file");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	creations_fail = 0;
@@ -547,7 +503,7 @@ static int body_sticky(void)
 	failed += expect(d.result.outcome == LOCK_REFUSED && strstr(d.result.err.text, "sticky bit") &&
 	                         strstr(d.result.err.text, "user 1234"),
 	                 "writing is refused, and the error explains", &d);
-	failed += expect(temps_in(in("sticky")) == 0, "no temporary file stays", &d);
+	failed += expect(files_in(in("sticky"), true) == 0, "no temporary file stays", &d);
 	drive_fini(&d);
 	return failed;
 }
@@ -611,7 +567,7 @@ static int body_full(void)
 	                         strstr(d.result.err.text, "small/r") && strstr(d.result.err.text, "No space left"),
 	                 "a full disk is said to be full", &d);
 	failed += expect(strcmp(get_file(in("small/r")), before) == 0, "the old record is whole", &d);
-	failed += expect(temps_in(in("small")) == 0, "no temporary file stays", &d);
+	failed += expect(files_in(in("small"), true) == 0, "no temporary file stays", &d);
 	unlink(in("small/filler"));
 	drive_put(&d, "a", 2, version);
 	failed += expect(d.result.outcome == LOCK_OK, "with room again it is replaced", &d);
@@ -670,10 +626,10 @@ static void test_leftovers(void)
 	leave(&dead, "leftdead");
 	leave(&other_start, "leftother");
 	leave(&boot, "leftboot");
-	is_int(temps_in(base), 7, "seven files that end in .tmp");
+	is_int(files_in(base, true), 7, "seven files that end in .tmp");
 	drive_init(&d, in("leftovers"));
 	drive_put(&d, "a", 1, "");
-	is_int(temps_in(base), 5, "the first write removes those of a dead process, and of another boot");
+	is_int(files_in(base, true), 5, "the first write removes those of a dead process, and of another boot");
 	drive_fini(&d);
 	DIR *dir = opendir(base);
 	struct dirent *e;
