@@ -64,24 +64,6 @@ def one_of_two_loaders_is_killed() -> None:
     p.ends(what)
 
 
-def one_of_two_loaders_is_slow() -> None:
-    what = "one of two loaders is slow"
-    p = Life()
-    p.put("one", ALONE)
-    p.start()
-    p.c.event("print", "leading one a")
-    p.c.event("print", "leading one b")
-    p.put("two", "if not first 'came' then note 'slow' hold 'go' end " + ALONE)
-    asked = p.begin("reload")
-    wait_for(lambda: p.noted("slow"))
-    ok(not p.c.wait("print", "stopped", patience=1.0), f"{what}: meanwhile the old script leads on in both")
-    p.touch("go")
-    same(p.answer(asked)[0], 0, f"{what}: the reload is answered")
-    ok(p.leads("two") and p.leads("two", "b"), f"{what}: and the new script leads in both")
-    p.agrees(what, "ab")
-    p.ends(what)
-
-
 def scripts_that_are_not_fit() -> None:
     p = Life()
     p.put("one", "return { election 'a', election 'b' }")
@@ -171,26 +153,6 @@ def a_pause_outlives_other_locks() -> None:
     same(p.ctl("resume")[0], 0, f"{what}: it ends for all")
     ok(p.leads("three"), f"{what}: and all lead")
     p.agrees(what, "ab")
-    p.ends(what)
-
-
-def sitting_out_outlives_other_locks() -> None:
-    what = "sitting out"
-    p = Life()
-    p.put("one", ONE)
-    p.start()
-    p.c.event("print", "leading one a")
-    same(p.ctl("resign", "10m")[0], 0, f"{what}: is taken")
-    p.c.event("print", "stopped one a")
-    p.put("two", "return { election('a', { lock = dir .. '/other' }), election 'b' }")
-    same(p.ctl("reload")[0], 0, f"{what}: a reload to another lock and a new election is answered")
-    ok(wait_for(lambda: p.standing().get("lock", "").endswith("/other")), f"{what}: the election has its new lock")
-    ok(not p.c.wait("print", "leading two", patience=2.0), f"{what}: and does not lead")
-    same(
-        [60_000 < p.standing(n).get("sittingOutMs", 0) <= 600_000 for n in "ab"],
-        [True, True],
-        f"{what}: lasts as long as was said, for a new election, too",
-    )
     p.ends(what)
 
 
@@ -303,23 +265,6 @@ def elections_without_a_name() -> None:
     p.ends(what)
 
 
-def on_start_runs_once() -> None:
-    what = "in on_start"
-    p = Life()
-    start = "return { election('a', { on_start = function() note 'on_start' wait 'go' end }) }"
-    p.put("one", start)
-    p.start()
-    ok(wait_for(lambda: p.noted("on_start")), f"{what}: it runs")
-    p.put("two", start)
-    asked = p.begin("reload")
-    p.c.kill(signal.SIGHUP)
-    p.touch("go")
-    same(p.answer(asked)[0], 0, f"{what}: a reload waits for its end, and is answered")
-    ok(p.leads("two"), f"{what}: the new script leads")
-    same(len(p.noted("on_start")), 1, f"{what}: and it has run once")
-    p.ends(what)
-
-
 def exit_while_it_is_loaded() -> None:
     what = "os.exit while it is loaded"
     p = Life()
@@ -340,14 +285,11 @@ def exit_while_it_is_loaded() -> None:
 
 at_once(
     elections_without_a_name,
-    on_start_runs_once,
     exit_while_it_is_loaded,
     one_of_two_loaders_is_killed,
-    one_of_two_loaders_is_slow,
     scripts_that_are_not_fit,
     elections_that_stay,
     a_pause_outlives_other_locks,
-    sitting_out_outlives_other_locks,
     settings_follow,
     a_broken_script_and_a_dead_worker,
     killed_before_it_is_taken,
