@@ -155,25 +155,6 @@ class Script:
         self.c.stop()
 
 
-def reloads(a: Candidate) -> None:
-    with open(TAB, "a") as f:
-        f.write("61 * * * * x\n")
-    line = JOBS.count("\n") + 1
-    wrong = f'{TAB}:{line}: "61 * * * *": minute: expected 0 to 59, found "61"'
-    p = lunarch("ctl", "reload", *STATE, "--lock", "jobs")
-    same(
-        (p.returncode, p.stderr),
-        (1, f"lunarch ctl: the old jobs go on: {wrong}\n"),
-        "a reload says what is wrong, and no more",
-    )
-    same(a.event("load_failed")["message"], wrong, "so does the log")
-    answer(run("--wait", "quick"), 3, "exit status 3", "the old jobs go on")
-    with open(TAB, "w") as f:
-        f.write(JOBS + "# lunarch: name=fresh\n0 0 1 1 * true\n")
-    same(lunarch("ctl", "reload", *STATE, "--lock", "jobs").returncode, 0, "what is right is taken")
-    ok(wait_for(lambda: run("--wait", "fresh").returncode == 0), "and its new job runs")
-
-
 def ends(a: Candidate) -> None:
     os.remove(os.path.join(GATES, "waits"))
     runs, waits = later("never"), later("waits")
@@ -236,7 +217,6 @@ try:
     second_one.event("new_leader", "a leads")
     elsewhere(standby)
     second_one.stop()
-    reloads(first_one)
     ends(first_one)
     words()
 except Exception as e:  # pylint: disable=broad-except
