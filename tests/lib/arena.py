@@ -405,21 +405,10 @@ def server_killed(f: Any) -> None:
     )
 
 
-TOGETHER = [
-    rolling,
-    clocks,
-    by_hand,
-    twins,
-    cut_off,
-    ambiguous,
-    stopped,
-    killed,
-    elector_frozen,
-    standby_frozen,
-    addressed,
-    cached,
-    idle_stop,
-]
+# What a store does with its connections, records and clocks.
+TOGETHER = [clocks, by_hand, cut_off, ambiguous, stopped, killed, addressed]
+# What an elector decides, on any store: on one that tells of changes (Redis), and on one that is polled (MariaDB).
+ELECTORS = [rolling, twins, elector_frozen, standby_frozen, cached, idle_stop]
 ALONE = [server_frozen, server_killed]  # they hurt the server for everybody
 
 
@@ -435,11 +424,12 @@ def job(store: Any, case: Any, run: Any) -> Any:
     return play
 
 
-def contest(store: Any) -> None:
-    """Some cases at a time: with all at once two slow cores would be the fault. RUN: names of cases, for these
-    alone."""
+def contest(store: Any, more: Any = ()) -> None:
+    """Some cases at a time: with all at once two slow cores would be the fault. more: ELECTORS. RUN: names of cases,
+    for these alone."""
     together, alone = (
-        [c for c in cases if c.__name__ in os.environ.get("RUN", c.__name__).split()] for cases in (TOGETHER, ALONE)
+        [c for c in cases if c.__name__ in os.environ.get("RUN", c.__name__).split()]
+        for cases in ([*more, *TOGETHER], ALONE)
     )
     for run in range(RUNS):
         for third in range(3):

@@ -2,7 +2,7 @@
 """No two leaders on MariaDB, whatever happens to leader, standbys, record, connections and server."""
 
 
-from tests.lib.arena import contest
+from tests.lib.arena import ELECTORS, contest
 from tests.lib.stores import MariaDB
 
-contest(MariaDB())
+contest(MariaDB(), ELECTORS)

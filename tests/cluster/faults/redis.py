@@ -2,7 +2,7 @@
 """No two leaders on redis, whatever happens to leader, standbys, record, connections and server."""
 
 
-from tests.lib.arena import contest
+from tests.lib.arena import ELECTORS, contest
 from tests.lib.stores import Redis
 
-contest(Redis())
+contest(Redis(), ELECTORS)
