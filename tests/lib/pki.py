@@ -26,21 +26,8 @@ class Pki:
             with open(self.path("clock"), "wb") as f:
                 f.write(struct.pack("=q", -older * 86400 * 10**9))
         self._openssl(
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            str(3 + older),
-            "-subj",
-            "/CN=test-ca",
-            "-keyout",
-            self.path("ca.key"),
-            "-out",
-            self.ca,
+            *"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=test-ca".split(),
+            *("-days", str(3 + older), "-keyout", self.path("ca.key"), "-out", self.ca),
         )
 
     def _openssl(self, *args: Any) -> None:
@@ -60,36 +47,14 @@ class Pki:
         """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
         key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
         self._openssl(
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-subj",
+            *"req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj".split(),
             subject,
-            "-keyout",
-            key,
-            "-out",
-            csr,
+            *("-keyout", key, "-out", csr),
         )
         with open(ext, "w") as f:
             f.write("extendedKeyUsage=clientAuth,serverAuth\n" + (f"subjectAltName={alt}\n" if alt else ""))
         self._openssl(
-            "x509",
-            "-req",
-            "-in",
-            csr,
-            "-CA",
-            self.ca,
-            "-CAkey",
-            self.path("ca.key"),
-            "-CAcreateserial",
-            "-days",
-            str(int(days) + self.older),
-            "-extfile",
-            ext,
-            "-out",
-            crt,
+            *("x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial"),
+            *("-days", str(int(days) + self.older), "-extfile", ext, "-out", crt),
         )
         return crt, key

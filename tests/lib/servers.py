@@ -331,30 +331,13 @@ class Etcd(Server):
 
     def command(self) -> list[str]:
         here, peer = f"http://{self.host}:{self.port}", f"http://{self.host}:{self.peer_port}"
-        return [
-            os.environ.get("ETCD", "etcd"),
-            "--name",
-            self.name,
-            "--data-dir",
-            os.path.join(self.dir, "data"),
-            "--listen-client-urls",
-            here,
-            "--advertise-client-urls",
-            here,
-            "--listen-peer-urls",
-            peer,
-            "--initial-advertise-peer-urls",
-            peer,
-            "--initial-cluster",
-            ",".join(f"{n}=http://{p}" for n, p in self.peers.items()),
-            "--initial-cluster-token",
-            f"lunarch-{min(self.peers.values())}",
-            "--logger",
-            "zap",
-            "--log-level",
-            "warn",
-            *self.options,
-        ]
+        members = ",".join(f"{n}=http://{p}" for n, p in self.peers.items())
+        words = (
+            f"--name {self.name} --data-dir {self.dir}/data --listen-client-urls {here} --advertise-client-urls {here} "
+            f"--listen-peer-urls {peer} --initial-advertise-peer-urls {peer} --initial-cluster {members} "
+            f"--initial-cluster-token lunarch-{min(self.peers.values())} --logger zap --log-level warn"
+        )
+        return [os.environ.get("ETCD", "etcd"), *words.split(), *self.options]
 
     def ready(self) -> bool:
         if len(self.peers) > 1 and not self.whole:
@@ -592,24 +575,11 @@ class Postgres(Server):
         wait_for(lambda: self.sql("SELECT pg_is_in_recovery()") == "f")
 
     def command(self) -> list[str]:
-        return [
-            self.binary("postgres"),
-            "-D",
-            os.path.join(self.dir, "data"),
-            "-c",
-            f"port={self.port}",
-            "-c",
-            f"listen_addresses={self.host}",
-            "-c",
-            f"unix_socket_directories={self.dir}",
-            "-c",
-            "fsync=off",
-            "-c",
-            "shared_buffers=16MB",
-            "-c",
-            "dynamic_shared_memory_type=mmap",  # in its directory, not where a killed one leaves it behind
-            *self.options,
-        ]
+        words = (  # mmap: in its directory, not where a killed one leaves it behind
+            f"-D {self.dir}/data -c port={self.port} -c listen_addresses={self.host} -c fsync=off "
+            f"-c unix_socket_directories={self.dir} -c shared_buffers=16MB -c dynamic_shared_memory_type=mmap"
+        )
+        return [self.binary("postgres"), *words.split(), *self.options]
 
     def ready(self) -> bool:
         return (
@@ -782,45 +752,25 @@ class MariaDB(Server):
 
     def make_data(self, first: str) -> list[str]:
         """The command that makes the tables and carries out what is in that file."""
-        return [
-            "mariadb-install-db",
-            "--no-defaults",
-            f"--datadir={self.data}",
-            f"--tmpdir={self.temporary}",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--skip-name-resolve",
-            f"--extra-file={first}",
-            *self.small,
-        ]
+        words = (
+            f"--no-defaults --datadir={self.data} --tmpdir={self.temporary} --auth-root-authentication-method=normal "
+            f"--skip-test-db --skip-name-resolve --extra-file={first}"
+        )
+        return ["mariadb-install-db", *words.split(), *self.small]
 
     def tls(self) -> list[str]:
         files = (("ca", "ca.crt"), ("cert", "server.crt"), ("key", "server.key"))
         return [f"--ssl-{what}={self.dir}/{f}" for what, f in files] if self.pki else []
 
     def command(self) -> list[str]:
-        return [
-            shutil.which("mariadbd") or "/usr/sbin/mariadbd",
-            "--no-defaults",
-            f"--datadir={self.data}",
-            f"--tmpdir={self.temporary}",
-            f"--socket={self.socket}",
-            f"--pid-file={self.dir}/pid",
-            f"--port={self.port}",
-            "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-            "--skip-log-bin",
-            "--performance-schema=OFF",
-            "--innodb-flush-log-at-trx-commit=0",
-            "--innodb-buffer-pool-dump-at-shutdown=OFF",
-            "--key-buffer-size=64K",
-            "--aria-pagecache-buffer-size=1M",
-            "--table-open-cache=64",
-            "--max-connect-errors=1000000",  # who looks whether the port is open logs in to nothing
-            *self.small,
-            *self.tls(),
-            *self.options,
-        ]
+        words = (  # who looks whether the port is open logs in to nothing: so many errors are none
+            f"--no-defaults --datadir={self.data} --tmpdir={self.temporary} --socket={self.socket} "
+            f"--pid-file={self.dir}/pid --port={self.port} --bind-address=127.0.0.1 --skip-name-resolve --skip-log-bin "
+            "--performance-schema=OFF --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF "
+            "--key-buffer-size=64K --aria-pagecache-buffer-size=1M --table-open-cache=64 --max-connect-errors=1000000"
+        )
+        program = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+        return [program, *words.split(), *self.small, *self.tls(), *self.options]
 
     def ready(self) -> bool:
         return "MariaDB" in ask(self.port, "")  # it speaks first
@@ -831,16 +781,8 @@ class MariaDB(Server):
         name, _, password = (user or f"{self.superuser}:{self.password}").partition(":")
         p = subprocess.run(
             [
-                "mariadb",
-                "--no-defaults",
-                "--batch",
-                "--raw",
-                "--skip-column-names",
-                "--default-character-set=utf8mb4",
-                "--host=127.0.0.1",
-                f"--port={port or self.port}",
-                f"--user={name}",
-                f"--database={database}",
+                *"mariadb --no-defaults --batch --raw --skip-column-names --default-character-set=utf8mb4".split(),
+                *f"--host=127.0.0.1 --port={port or self.port} --user={name} --database={database}".split(),
             ],
             input=text,
             capture_output=True,
@@ -884,36 +826,20 @@ class MySQL(MariaDB):
         return [*self.program(), f"--init-file={first}", "--initialize-insecure"]
 
     def program(self) -> list[str]:
-        return [
-            os.environ["MYSQLD"],
-            "--no-defaults",
-            f"--basedir={self.home}",
-            *(["--user=root"] if os.geteuid() == 0 else []),
-            f"--datadir={self.data}",
-            f"--tmpdir={self.temporary}",
-            "--skip-name-resolve",
-            "--skip-log-bin",
-            "--performance-schema=OFF",
-            "--innodb-use-native-aio=OFF",  # which a file system in memory has not
-            "--innodb-buffer-pool-size=8M",
-            "--innodb-log-file-size=4M",
-        ]
+        words = (  # a file system in memory has no native aio
+            f"--datadir={self.data} --tmpdir={self.temporary} --skip-name-resolve --skip-log-bin "
+            "--performance-schema=OFF --innodb-use-native-aio=OFF --innodb-buffer-pool-size=8M --innodb-log-file-size=4M"
+        )
+        root = ["--user=root"] if os.geteuid() == 0 else []
+        return [os.environ["MYSQLD"], "--no-defaults", f"--basedir={self.home}", *root, *words.split()]
 
     def command(self) -> list[str]:
-        return [
-            *self.program(),
-            f"--socket={self.socket}",
-            f"--pid-file={self.dir}/pid",
-            f"--port={self.port}",
-            "--bind-address=127.0.0.1",
-            "--mysqlx=OFF",
-            "--innodb-flush-log-at-trx-commit=0",
-            "--innodb-buffer-pool-dump-at-shutdown=OFF",
-            "--table-open-cache=64",
-            "--max-connect-errors=1000000",
-            *self.tls(),
-            *self.options,
-        ]
+        words = (
+            f"--socket={self.socket} --pid-file={self.dir}/pid --port={self.port} --bind-address=127.0.0.1 --mysqlx=OFF "
+            "--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF --table-open-cache=64 "
+            "--max-connect-errors=1000000"
+        )
+        return [*self.program(), *words.split(), *self.tls(), *self.options]
 
     def trust(self) -> None:
         """That it was never a replica cannot be known of MySQL. So the first term would wait for a lease."""
@@ -1167,11 +1093,7 @@ class ZooKeeper(Server):
             f"dataDir={data}",
             f"clientPort={self.port}",
             f"clientPortAddress={self.host}",
-            "tickTime=1000",
-            "initLimit=10",
-            "syncLimit=5",
-            "admin.enableServer=false",
-            "4lw.commands.whitelist=*",
+            *"tickTime=1000 initLimit=10 syncLimit=5 admin.enableServer=false 4lw.commands.whitelist=*".split(),
             "maxClientCnxns=0",
             "forceSync=no",
             *self.settings,
@@ -1200,20 +1122,12 @@ class ZooKeeper(Server):
         return os.path.join(there, "*")
 
     def command(self) -> list[str]:
-        return [
-            "java",
-            "-Xmx128m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
-            "-cp",
-            f"{self.dir}:{self.archives()}",
-            "-Dzookeeper.log.dir=" + self.dir,
-            "-Djava.net.preferIPv4Stack=true",
-            *self.flags,
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            os.path.join(self.dir, "cfg"),
-        ]
+        words = (
+            f"-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -cp {self.dir}:{self.archives()} "
+            f"-Dzookeeper.log.dir={self.dir} -Djava.net.preferIPv4Stack=true"
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return ["java", *words.split(), *self.flags, main, os.path.join(self.dir, "cfg")]
 
     def ready(self) -> bool:
         return not self.whole or "Mode:" in ask(self.port, "srvr", host=self.host)

@@ -17,6 +17,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
+from tests.lib.pki import Pki
 from tests.lib.player import EXIT, SCRIPTS, STOPPED, Worker
 from tests.lib.processes import LUNARCH
 from tests.lib.tap import ok, run
@@ -226,60 +227,6 @@ def serve(server: Any) -> Any:
     return server
 
 
-def openssl(*args: Any, **kw: Any) -> None:
-    subprocess.run(["openssl", *args], check=True, capture_output=True, **kw)
-
-
-def certificates(d: Any) -> None:
-    openssl(
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        d + "/ca.key",
-        "-out",
-        d + "/ca.pem",
-        "-subj",
-        "/CN=test authority",
-        "-days",
-        "2",
-    )
-    for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "basicConstraints=CA:FALSE")):
-        openssl(
-            "req",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            f"{d}/{name}.key",
-            "-out",
-            f"{d}/{name}.csr",
-            "-subj",
-            "/CN=" + name,
-        )
-        with open(f"{d}/{name}.ext", "w") as f:
-            f.write(extra + "\n")
-        openssl(
-            "x509",
-            "-req",
-            "-in",
-            f"{d}/{name}.csr",
-            "-CA",
-            d + "/ca.pem",
-            "-CAkey",
-            d + "/ca.key",
-            "-CAcreateserial",
-            "-out",
-            f"{d}/{name}.pem",
-            "-extfile",
-            f"{d}/{name}.ext",
-            "-days",
-            "2",
-        )
-
-
 def the_client(mode: Any, args: Any) -> None:
     with Worker(os.path.join(SCRIPTS, "http_client.lua"), mode, *args, env={"http_proxy": "", "no_proxy": ""}) as w:
         w.ready()
@@ -334,20 +281,9 @@ end }""" % (
 def without() -> None:
     directory = tempfile.mkdtemp(prefix="lunarch-test-")
     shutil.copy(LUNARCH, directory + "/lunarch")
-    p = subprocess.run(
-        [
-            directory + "/lunarch",
-            "run",
-            "--lock",
-            directory + "/lock",
-            "-e",
-            "http.get 'http://127.0.0.1:1/' lunarch.exit()",
-            "--once",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
+    words = "http.get 'http://127.0.0.1:1/' lunarch.exit()"
+    argv = [directory + "/lunarch", "run", "--lock", directory + "/lock", "-e", words, "--once"]
+    p = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=60)
     ok(
         "http: this program was built or installed without its module http.so" in p.stderr,
         "without the module: an error that names it",
@@ -358,12 +294,13 @@ def without() -> None:
 
 def main() -> None:
     d = tempfile.mkdtemp(prefix="lunarch-test-")
-    certificates(d)
+    pki = Pki(d)
+    pki.sign("client", "/CN=client")
     plain = serve(Server(("127.0.0.1", 0), Handler))
     secure = Server(("127.0.0.1", 0), Handler)
     secure.context = context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(d + "/server.pem", d + "/server.key")
-    context.load_verify_locations(d + "/ca.pem")
+    context.load_cert_chain(*pki.server())
+    context.load_verify_locations(pki.ca)
     context.verify_mode = ssl.CERT_OPTIONAL
     serve(secure)
     serve(UnixServer(cast(Any, d + "/socket"), Handler))

@@ -48,19 +48,19 @@ local function tokens(term)
 end
 
 local function tls()
-	local ca = directory .. "/ca.pem"
+	local ca = directory .. "/ca.crt"
 	fails("denied", "", "a certificate that nobody knows", http.get(secure .. "/hello"))
 	equal(http.get(secure .. "/hello", { tls = { ca = ca } }).body, "hello\n", "verified by a CA file")
 	local f <close> = io.open(ca)
 	equal(http.get(secure .. "/hello", { tls = { ca = f:read "a" } }).body, "hello\n", "or by the text of one")
 	equal(http.get(secure .. "/hello", { tls = { insecure = true } }).body, "hello\n", "insecure verifies nothing")
-	local mine = { ca = ca, cert = directory .. "/client.pem", key = directory .. "/client.key" }
+	local mine = { ca = ca, cert = directory .. "/client.crt", key = directory .. "/client.key" }
 	equal(http.get(secure .. "/whoami", { tls = mine }).body, "client", "a client certificate")
 	fails("missing", "/nowhere", "a CA that is not there", http.get(secure .. "/hello", { tls = { ca = "/nowhere/ca.pem" } }))
 end
 
 local function proxies()
-	local ca, wrong = { ca = directory .. "/ca.pem" }, (proxy:gsub("//", "//me:wrong@"))
+	local ca, wrong = { ca = directory .. "/ca.crt" }, (proxy:gsub("//", "//me:wrong@"))
 	local before = tonumber(http.get(base .. "/tunnels").body)
 	equal(http.get(secure .. "/hello", { proxy = proxy, tls = ca }).body, "hello\n", "TLS through a proxy")
 	equal(tonumber(http.get(base .. "/tunnels").body), before + 1, "in a tunnel of its own")
