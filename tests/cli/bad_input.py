@@ -321,7 +321,7 @@ def bad_scripts() -> None:
 def bad_times() -> None:
     """Which they are: unit/runner/test_options.c."""
     home = room("times")
-    for options, env, words, what in (
+    cases: list[tuple[list[str], dict[str, str], list[str], str]] = [
         (["--lease-duration", "15"], {}, ["--lease-duration: '15'", "unit"], "a bad duration"),
         ([], {"LUNARCH_RETRY_PERIOD": "soon"}, ["LUNARCH_RETRY_PERIOD", "'soon'"], "one in the environment"),
         (
@@ -331,7 +331,8 @@ def bad_times() -> None:
             "two that break a rule",
         ),
         (["--lease-duratoin", "5s"], {}, ["--lease-duratoin", "--lease-duration"], "an unknown option"),
-    ):
+    ]
+    for options, env, words, what in cases:
         says(
             run("run", "--lock", home + "/lock", *options, "-e", LEAD, env=env),
             2,
