@@ -1,7 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""`lunarch cron`: what it takes for a crontab, beside Debian's cron and cronie; what its jobs see, beside Debian's cron(8);
-and real hand-overs and crashes between minutes, on a file and on Redis. Takes two minutes, nearly all of them asleep.
-"""
+"""`lunarch cron`: what it takes for a crontab, beside Debian's cron and cronie; what its jobs see, beside Debian's
+cron(8); and real hand-overs and crashes between minutes, on a file and on Redis. Takes two minutes, nearly all of them
+asleep."""
 
 import calendar
 import collections

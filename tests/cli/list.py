@@ -12,7 +12,7 @@ from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.commands import CLEAN, Result, check, run
 from tests.lib.lock_driver import NOMINATION, Driver, record
 from tests.lib.processes import LUNARCH, scratch, wait_for
-from tests.lib.tap import at_once, done, note, ok, same
+from tests.lib.tap import at_once, done, ok, same
 
 
 def lines(r: Result) -> list[list[str]]:

@@ -17,7 +17,7 @@ from typing import Any
 from tests.lib.candidates import FAST, Candidate, stop_everyone
 from tests.lib.commands import CLEAN, check, run
 from tests.lib.processes import LUNARCH, piped, scratch, wait_for
-from tests.lib.tap import done, note, ok, same
+from tests.lib.tap import done, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

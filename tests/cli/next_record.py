@@ -11,7 +11,7 @@ from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.commands import check, run
 from tests.lib.lock_driver import NOMINATION, Driver, record
 from tests.lib.processes import wait_for
-from tests.lib.tap import at_once, done, note, ok, same
+from tests.lib.tap import at_once, done, ok, same
 
 LEAD = "return { on_leading = function(s) sleep(1000) end }"
 NO_LOCK = "is no lock, but the record of who comes next beside one: name that lock"

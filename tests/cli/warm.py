@@ -4,7 +4,6 @@ HTTP server that loads a cache first."""
 
 import json
 import os
-import subprocess
 import sys
 import urllib.request
 from typing import Any

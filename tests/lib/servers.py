@@ -828,15 +828,16 @@ class MySQL(MariaDB):
     def program(self) -> list[str]:
         words = (  # a file system in memory has no native aio
             f"--datadir={self.data} --tmpdir={self.temporary} --skip-name-resolve --skip-log-bin "
-            "--performance-schema=OFF --innodb-use-native-aio=OFF --innodb-buffer-pool-size=8M --innodb-log-file-size=4M"
+            "--performance-schema=OFF --innodb-use-native-aio=OFF --innodb-buffer-pool-size=8M "
+            "--innodb-log-file-size=4M"
         )
         root = ["--user=root"] if os.geteuid() == 0 else []
         return [os.environ["MYSQLD"], "--no-defaults", f"--basedir={self.home}", *root, *words.split()]
 
     def command(self) -> list[str]:
         words = (
-            f"--socket={self.socket} --pid-file={self.dir}/pid --port={self.port} --bind-address=127.0.0.1 --mysqlx=OFF "
-            "--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF --table-open-cache=64 "
+            f"--socket={self.socket} --pid-file={self.dir}/pid --port={self.port} --bind-address=127.0.0.1 "
+            "--mysqlx=OFF --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF --table-open-cache=64 "
             "--max-connect-errors=1000000"
         )
         return [*self.program(), *words.split(), *self.tls(), *self.options]
