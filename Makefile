@@ -471,7 +471,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 # The manual pages: made of what the program's --help says, and of the docs (scripts/man.lua). Of the commit's date, so that the same
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
 MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell scripts/git.sh log -1 --format=%ct 2>/dev/null),0)
-COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/runner/options.h)
+COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/config/options.h)
 UNITS := lunarch@.service lunarch-exec@.service lunarch-cron@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
 man: $(BUILD)/man/made

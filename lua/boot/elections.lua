@@ -6,7 +6,8 @@ local function suggest(...)
 	return use "suggest"(...)
 end
 
-return function(script)
+-- options: what a script may say instead of an option of the command line, by its key: "seconds", "flag", "number" or "text".
+return function(script, options)
 	local hooks = use "hooks".set
 
 	local TEXT_MAX = 8192
@@ -48,13 +49,12 @@ return function(script)
 		end
 	end
 
-	local keys = {
-		name = name, lock = text, identity = text, address = address,
-		lease_duration = seconds, renew_deadline = seconds, retry_period = seconds,
-		stop_grace = seconds, shutdown_grace = seconds, may_lead_timeout = seconds,
-		isolate = boolean, reclaim = boolean,
-		priority = priority, preempt = boolean, preempt_after = seconds, max_term = seconds,
-	}
+	local checks = { seconds = seconds, flag = boolean, text = text }
+	local keys = { name = name, isolate = boolean }
+	for key, kind in pairs(options) do
+		keys[key] = checks[kind]
+	end
+	keys.address, keys.priority = address, priority
 	for key in pairs(hooks) do
 		keys[key] = hook
 	end
@@ -115,8 +115,19 @@ return function(script)
 		return script.name
 	end
 
-	local function ms(v)
-		return v and math.floor(v * 1000 + 0.5)
+	-- The numbers among what it says instead of options.
+	local function said(election)
+		local numbers = {}
+		for key, kind in pairs(options) do
+			local v = election[key]
+			if kind == "seconds" and v then
+				v = math.floor(v * 1000 + 0.5)
+			elseif kind == "flag" and v ~= nil then
+				v = v and 1 or 0
+			end
+			numbers[key] = math.type(v) == "integer" and v or nil
+		end
+		return numbers
 	end
 
 	local function describe(election)
@@ -134,18 +145,12 @@ return function(script)
 			table = election,
 			name = election.name, lock = election.lock, identity = election.identity,
 			address = type(election.address) == "string" and election.address or nil,
-			lease_ms = ms(election.lease_duration), renew_ms = ms(election.renew_deadline),
-			retry_ms = ms(election.retry_period),
-			stop_grace_ms = ms(election.stop_grace), shutdown_grace_ms = ms(election.shutdown_grace),
-			may_lead_timeout_ms = ms(election.may_lead_timeout),
+			said = said(election),
 			observer = not election.on_leading,
 			may_lead = election.may_lead ~= nil,
-			isolate = election.isolate, reclaim = election.reclaim,
+			isolate = election.isolate,
 			address_function = type(election.address) == "function",
-			priority = type(election.priority) == "number" and election.priority or nil,
 			priority_function = type(election.priority) == "function",
-			preempt = election.preempt == true, no_preempt = election.preempt == false,
-			preempt_after_ms = ms(election.preempt_after), max_term_ms = ms(election.max_term),
 			on_next = election.on_next ~= nil, on_next_over = election.on_next_over ~= nil,
 			on_stopping = election.on_stopping ~= nil, on_stopped = election.on_stopped ~= nil,
 			hooks = table.concat(has, ", "),

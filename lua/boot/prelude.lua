@@ -219,7 +219,7 @@ return function(natives)
 	end
 
 	local function elections(...)
-		local list = use "elections"(script)(...)
+		local list = use "elections"(script, natives.keys)(...)
 		script.text = nil
 		seal()
 		return list

@@ -116,6 +116,13 @@ void wire_list(struct buf *m, struct wire parts)
 		buf_add(m, parts.at, (size_t)(parts.end - parts.at));
 }
 
+struct wire wire_parts(const struct buf *list)
+{
+	const unsigned char *parts = (const unsigned char *)list->data;
+
+	return (struct wire){ .at = parts, .end = parts ? parts + list->len : parts };
+}
+
 struct wire wire_get_list(struct wire *w)
 {
 	struct wire rest = *w;

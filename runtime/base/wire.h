@@ -28,6 +28,7 @@ void wire_u64(struct buf *m, uint64_t v);
 void wire_i64(struct buf *m, int64_t v);
 void wire_str(struct buf *m, const char *s); /* NULL is sent as "" */
 void wire_list(struct buf *m, struct wire parts);
+struct wire wire_parts(const struct buf *list); /* parts that were put into a buffer, which stays the caller's */
 
 /* Getters check bounds; after the first failure `bad` is set and every getter returns 0 or "". */
 uint8_t wire_get_u8(struct wire *w);

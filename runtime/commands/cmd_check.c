@@ -65,7 +65,7 @@ static void show_identity(const struct check *c, const struct election_settings 
 	const char *address = options_text(&c->options, OPTION_ADDRESS, p->address);
 
 	say("identity", false, "%s", *identity ? identity : "hostname and a UUID, new for each process");
-	if (options_flag(&c->options, OPTION_RECLAIM, p->flags & WIRE_ELECTION_RECLAIM))
+	if (election_number(&c->options, p, OPTION_RECLAIM))
 		say("", true, "lives only once (reclaim): takes its own old record at once");
 	if (p->flags & WIRE_ELECTION_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS))
 		say("address", true, "what the script's function says");
@@ -175,26 +175,26 @@ static void show_times(const struct lease_times *t, nsec shutdown_grace, nsec ma
 static void check_times(struct check *c, const struct election_settings *p)
 {
 	struct lease_times t;
-	nsec shutdown_grace, may_lead = 0;
+	nsec may_lead = 0;
 	struct err err;
 
 	if (p->flags & WIRE_ELECTION_MAY_LEAD)
-		may_lead = options_may_lead_timeout(&c->options, &p->times);
-	if (options_times(&c->options, &p->times, &t, &shutdown_grace, &err) < 0)
+		may_lead = election_time(&c->options, p, OPTION_MAY_LEAD_TIMEOUT);
+	if (election_times(&c->options, p, &t, &err) < 0)
 		problem(c, err.text);
 	else if (!(p->flags & WIRE_ELECTION_OBSERVER))
-		show_times(&t, shutdown_grace, may_lead);
+		show_times(&t, election_time(&c->options, p, OPTION_SHUTDOWN_GRACE), may_lead);
 }
 
 /* ---- who comes next ---- */
 
 static void check_next(struct check *c, const struct election_settings *p)
 {
-	struct elector_next_options next;
+	struct next_options next;
 	char after[32];
 	struct err err;
 
-	if (options_next(&c->options, &p->next, &next, &err) < 0) {
+	if (election_next(&c->options, p, &next, &err) < 0) {
 		problem(c, err.text);
 		return;
 	}
@@ -280,7 +280,7 @@ static void check_service(struct check *c, struct lock_client *l, const struct e
 {
 	bool later = p->flags & WIRE_ELECTION_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS);
 	struct err err;
-	char *target = options_election_service(&c->options, p->name, c->script_probe.count > 1, &err);
+	char *target = election_service(&c->options, p->name, c->script_probe.count > 1, &err);
 	struct service_config s = { .env = &l->env,
 		                    .target = target ? target : "",
 		                    .lock = lock,
@@ -308,11 +308,11 @@ static void check_lock(struct check *c, uint32_t index)
 {
 	const struct election_settings *p = &c->script_probe.settings[index];
 	struct err err;
-	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
+	char *url = election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
 	struct lock_client l = { .env.state_dir = options_text(&c->options, OPTION_STATE_DIR, NULL) };
 
 	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {
-		options_blame_lock(&c->options, NULL, &err);
+		election_blame_lock(&c->options, NULL, &err);
 		problem(c, err.text);
 	} else {
 		c->locks[index] = mem_dup(lock_client_url(&l));
@@ -409,7 +409,7 @@ static int check_script(struct check *c)
 {
 	struct err err;
 
-	c->fallback = options_default_lock(c->script, c->is_text, &err);
+	c->fallback = election_default_lock(c->script, c->is_text, &err);
 	if (!c->fallback)
 		return command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
 	char *wrong = script_probe_load(&c->script_probe, &c->options, c->script, c->is_text);

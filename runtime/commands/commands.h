@@ -7,7 +7,7 @@
 #define LUNARCH_COMMANDS_H
 
 #include "runner/exit_status.h"
-#include "runner/options.h"
+#include "config/options.h"
 
 #include <stdio.h>
 

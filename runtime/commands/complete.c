@@ -117,9 +117,9 @@ static void offer_text(const struct typed *t, enum option which)
 		offer_electors(t, ELECTOR_LOCK);
 	if (which == OPTION_LOCK)
 		offer_locks();
-	else if (which == OPTION_CTL_SOCKET)
+	else if (which == OPTION_CONTROL)
 		offer_electors(t, ELECTOR_SOCKET);
-	else if (which == OPTION_CTL_ELECTION)
+	else if (which == OPTION_ELECTION)
 		offer_electors(t, ELECTOR_ELECTION);
 	else if (which == OPTION_STATE_DIR)
 		puts("<directory>");

@@ -333,14 +333,14 @@ static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets
 
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err)
 {
-	const char *election = options_text(o, OPTION_CTL_ELECTION, NULL);
+	const char *election = options_text(o, OPTION_ELECTION, NULL);
 	struct ctl_choice choice = { 0 };
 	struct ctl_sockets l = { 0 };
 
 	*e = (struct ctl_elector){ 0 };
 	int done = choice_make(&choice, o, script, err);
 	bool cron = o->command == COMMAND_CRON;
-	enum option socket = cron ? OPTION_CONTROL : OPTION_CTL_SOCKET;
+	enum option socket = cron ? OPTION_CONTROL_SOCKET : OPTION_CONTROL;
 	bool by_socket = options_set(o, socket) && !choice.script && (cron || !choice.lock);
 	if (done == 0 && by_socket)
 		e->path = mem_dup(o->value[socket].text);

@@ -3,7 +3,7 @@
 #ifndef LUNARCH_CTL_ELECTORS_H
 #define LUNARCH_CTL_ELECTORS_H
 
-#include "runner/options.h"
+#include "config/options.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

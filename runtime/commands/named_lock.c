@@ -21,7 +21,7 @@ static char *election_names(const struct script_probe *s)
 /* The election that --election names, or the only one. NULL: it was said what is wrong. */
 static const struct election_settings *election_chosen(const struct options *o, const struct script_probe *s)
 {
-	const char *name = options_text(o, OPTION_CTL_ELECTION, NULL);
+	const char *name = options_text(o, OPTION_ELECTION, NULL);
 
 	for (uint32_t i = 0; i < s->count; i++)
 		if (strcmp(s->settings[i].name, name) == 0 || (!*name && s->count == 1))
@@ -56,8 +56,8 @@ void named_locks_fini(struct named_locks *n)
 static int add_election_lock(const struct options *o, const struct script_probe *s, const struct election_settings *p,
                              struct named_locks *out, struct err *err)
 {
-	char *fallback = options_default_lock(o->word[0], false, err);
-	char *url = fallback ? options_election_lock(o, p->lock, fallback, p->name, s->count > 1, err) : NULL;
+	char *fallback = election_default_lock(o->word[0], false, err);
+	char *url = fallback ? election_lock(o, p->lock, fallback, p->name, s->count > 1, err) : NULL;
 
 	free(fallback);
 	if (!url)
@@ -100,7 +100,7 @@ int named_locks(const struct options *o, bool several, struct named_locks *out)
 	}
 	char *wrong = script_probe_load(&s, o, o->word[0], false);
 	int status = wrong ? command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong)
-	                   : script_locks(o, &s, several && !options_set(o, OPTION_CTL_ELECTION) && s.count, out);
+	                   : script_locks(o, &s, several && !options_set(o, OPTION_ELECTION) && s.count, out);
 	free(wrong);
 	script_probe_fini(&s);
 	return status;

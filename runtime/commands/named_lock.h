@@ -4,7 +4,7 @@
 #ifndef LUNARCH_NAMED_LOCK_H
 #define LUNARCH_NAMED_LOCK_H
 
-#include "runner/options.h"
+#include "config/options.h"
 
 #include <stddef.h>
 

@@ -54,8 +54,7 @@ static bool probe_on_election(struct probe *l, struct wire *w)
 		return false;
 	}
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->count + 1));
-	election_settings_copy(&s->settings[s->count++], &e);
-	return true;
+	return election_settings_copy(&s->settings[s->count++], &e);
 }
 
 /* Only what a worker says before WIRE_GO, which it never gets here. */

@@ -4,7 +4,7 @@
 #ifndef LUNARCH_SCRIPT_PROBE_H
 #define LUNARCH_SCRIPT_PROBE_H
 
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 
 struct script_probe {
 	struct election_settings *settings;

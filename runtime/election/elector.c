@@ -293,14 +293,9 @@ static const struct next_link_callbacks next_callbacks = {
 	.say = elector_on_say,
 };
 
-static struct successor_options options_of(const struct lease_times *t, const struct elector_next_options *o)
+static struct successor_options options_of(const struct lease_times *t, const struct next_options *o)
 {
-	return (struct successor_options){ .lease = t->lease,
-		                           .renew = t->renew,
-		                           .retry = t->retry,
-		                           .preempt = o->preempt,
-		                           .preempt_after = o->preempt_after,
-		                           .max_term = o->max_term };
+	return (struct successor_options){ .lease = t->lease, .renew = t->renew, .retry = t->retry, .next = *o };
 }
 
 /* ---- steps ---- */
@@ -499,7 +494,7 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 	return 0;
 }
 
-void elector_configure_next(struct elector *e, const struct elector_next_options *o)
+void elector_configure_next(struct elector *e, const struct next_options *o)
 {
 	struct successor_options options = options_of(lease_publishes(e->lease), o);
 

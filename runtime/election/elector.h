@@ -34,7 +34,7 @@ struct elector_config { /* borrowed for elector_new only, but for env, timeline,
 	struct lease_times times;
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */
-	struct elector_next_options next;
+	struct next_options next;
 };
 
 struct elector_term {
@@ -106,7 +106,7 @@ void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec
 /* For a reload: ends the term, and leads again without releasing the lease. grace: as for elector_end. */
 void elector_next_term(struct elector *e, nsec grace);
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
-void elector_configure_next(struct elector *e, const struct elector_next_options *o);
+void elector_configure_next(struct elector *e, const struct next_options *o);
 /* The same. address NULL: as it was; "": none. asks: as in elector_config, for the next acquisition. */
 void elector_configure_user(struct elector *e, const char *address, bool asks);
 /* Whether its user could lead now (a worker is there); true from the start. Part of elector_status.lacks. */

@@ -70,7 +70,7 @@ struct elector {
 
 	/* Who comes next. */
 	struct next_link *next;
-	struct elector_next_options next_options;
+	struct next_options next_options;
 	struct readiness readiness;
 	bool handing;             /* the term ends for who comes next, */
 	enum successor_why why;   /*     for this reason */

@@ -9,13 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct elector_next_options {
-	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
-	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
-	nsec preempt_after; /* is doubled after each term that lasted less */
-	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
-};
-
 struct elector_next { /* texts are borrowed until the next elector_ call; "" = none */
 	bool known;   /* somebody comes next; if not, the identity, priority and since are "", 0 and -1 */
 	bool self;    /* this candidate does */
@@ -27,7 +20,7 @@ struct elector_next { /* texts are borrowed until the next elector_ call; "" = n
 	nsec absent;            /* leader: for how long nobody has come next; 0 */
 	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
 	nsec preempt_after;     /* how long it waits for that: as it was told, or longer after short terms */
-	nsec rotates_in;        /* leader: until its term has lasted for max_term; -1: there is none */
+	nsec rotates_in;        /* leader: until its term is as long as a term may be; -1: that has no end */
 	int64_t priority_self;  /* of this candidate */
 	bool able;              /* this candidate could come next now */
 	const char *unable_why; /* if not: why not, for people */

@@ -95,7 +95,7 @@ static void say_published(struct next_link *l, const struct successor_sight *nex
 
 	if (!next)
 		link_say(l, LOG_INFO, "nobody_next", "nobody comes next any more");
-	else if (m->options.preempt && next->priority > m->priority)
+	else if (m->options.next.preempt && next->priority > m->priority)
 		link_say(l, LOG_INFO, "next_known",
 		         "%s comes next with priority %lld, which is larger than %lld: this leader hands over to it "
 		         "in %.3gs",

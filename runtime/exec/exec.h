@@ -6,7 +6,7 @@
 #define LUNARCH_EXEC_H
 
 #include "base/err.h"
-#include "runner/options.h"
+#include "config/options.h"
 
 /* Those that it watches, for program_hold_signals. */
 extern const int exec_signals[];

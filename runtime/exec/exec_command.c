@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "process/exec_warm.h"
 #include "process/guard_wire.h"
-#include "runner/options.h"
+#include "config/options.h"
 #include "runner/program.h"
 #include "life/term_hooks.h"
 

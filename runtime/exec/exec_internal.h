@@ -36,7 +36,7 @@ struct exec {
 	struct service_order *service; /* NULL: no --service */
 	struct admin_renewals renewals;
 	struct lease_times times;
-	struct elector_next_options next;
+	struct next_options next;
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor;

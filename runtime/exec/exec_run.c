@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/exec.h"
-#include "runner/options_election.h"
+#include "config/election_settings.h"
 #include "runner/sd_notify.h"
 
 #include <signal.h>
@@ -27,7 +27,7 @@ static const struct program_ops program_ops = {
 
 static int exec_make_elector(struct exec *x, const struct elector_config *c, struct err *err)
 {
-	char *target = options_election_service(x->options, "", false, err);
+	char *target = election_service(x->options, "", false, err);
 
 	if (!target)
 		return -1;
@@ -135,8 +135,9 @@ const int exec_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
 
 static int exec_configure(struct exec *x, struct err *err)
 {
-	if (options_times(x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, err) < 0 ||
-	    options_next(x->options, &SCRIPT_NEXT_NONE, &x->next, err) < 0 ||
+	x->shutdown_grace = election_time(x->options, NULL, OPTION_SHUTDOWN_GRACE);
+	if (election_times(x->options, NULL, &x->times, err) < 0 ||
+	    election_next(x->options, NULL, &x->next, err) < 0 ||
 	    (options_flag(x->options, OPTION_WARM, false) && exec_warm_init(&x->warm, x->times.lease, err) < 0) ||
 	    program_init(&x->program, x->options, exec_signals, &program_ops, x, err) < 0)
 		return -1;

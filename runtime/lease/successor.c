@@ -209,10 +209,10 @@ static void stop_being_next(struct successor *s, bool leads, struct successor_ac
 
 static void term_ended(struct successor *s, nsec lasted)
 {
-	nsec longest = s->options.preempt_after * LONGEST_PREEMPT;
+	nsec longest = s->options.next.preempt_after * LONGEST_PREEMPT;
 
 	if (lasted >= s->preempt_after)
-		s->preempt_after = s->options.preempt_after;
+		s->preempt_after = s->options.next.preempt_after;
 	else if (s->preempt_after < longest)
 		s->preempt_after *= 2;
 }
@@ -514,9 +514,9 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 			drop_wanted(s, a);
 		return;
 	}
-	if (s->options.preempt && s->larger && instant_passed(instant_add(s->larger_since, s->preempt_after), now))
+	if (s->options.next.preempt && s->larger && instant_passed(instant_add(s->larger_since, s->preempt_after), now))
 		hand_over(s, SUCCESSOR_PRIORITY, a);
-	else if (s->options.max_term && next && instant_passed(instant_add(s->role_since, s->options.max_term), now))
+	else if (s->options.next.max_term && next && instant_passed(instant_add(s->role_since, s->options.next.max_term), now))
 		hand_over(s, SUCCESSOR_ROTATION, a);
 }
 
@@ -525,10 +525,10 @@ void successor_plans(const struct successor *s, struct instant now, nsec *preemp
 	bool may = s->role == SUCCESSOR_LEADER && !s->handed;
 
 	*preempts_in = *rotates_in = -1;
-	if (may && s->options.preempt && s->larger)
+	if (may && s->options.next.preempt && s->larger)
 		*preempts_in = instant_until(instant_add(s->larger_since, s->preempt_after), now);
-	if (may && s->options.max_term)
-		*rotates_in = instant_until(instant_add(s->role_since, s->options.max_term), now);
+	if (may && s->options.next.max_term)
+		*rotates_in = instant_until(instant_add(s->role_since, s->options.next.max_term), now);
 }
 
 /* ---- the next operation ---- */
@@ -637,10 +637,10 @@ nsec successor_wait(const struct successor *s, struct instant now)
 		return wait;
 	if (s->wanted.request)
 		return sooner(wait, s->wanted.by, now);
-	if (s->options.preempt && s->larger)
+	if (s->options.next.preempt && s->larger)
 		wait = sooner(wait, instant_add(s->larger_since, s->preempt_after), now);
-	if (s->options.max_term && next)
-		wait = sooner(wait, instant_add(s->role_since, s->options.max_term), now);
+	if (s->options.next.max_term && next)
+		wait = sooner(wait, instant_add(s->role_since, s->options.next.max_term), now);
 	return wait;
 }
 
@@ -648,12 +648,12 @@ nsec successor_wait(const struct successor *s, struct instant now)
 
 void successor_init(struct successor *s, const struct successor_options *o, uint32_t seed)
 {
-	*s = (struct successor){ .options = *o, .noise = seed ? seed : 1, .preempt_after = o->preempt_after };
+	*s = (struct successor){ .options = *o, .noise = seed ? seed : 1, .preempt_after = o->next.preempt_after };
 }
 
 void successor_configure(struct successor *s, const struct successor_options *o)
 {
-	if (o->preempt_after != s->options.preempt_after)
-		s->preempt_after = o->preempt_after;
+	if (o->next.preempt_after != s->options.next.preempt_after)
+		s->preempt_after = o->next.preempt_after;
 	s->options = *o;
 }

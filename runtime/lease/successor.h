@@ -15,11 +15,17 @@
 
 #include "lease/lease.h"
 
+/* What people set about who comes next. */
+struct next_options {
+	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
+	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
+	nsec preempt_after; /* is doubled after each term that lasted less */
+	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
+};
+
 struct successor_options {
 	nsec lease, renew, retry; /* L, R and P of struct lease_times */
-	bool preempt;             /* a leader hands over to a next that has had a larger priority for preempt_after */
-	nsec preempt_after;       /* is doubled after each term that lasted less */
-	nsec max_term;            /* a leader hands over then, if there is a next; 0 = never */
+	struct next_options next; /* but for the priority, which successor_event has */
 };
 
 enum successor_role {

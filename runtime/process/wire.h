@@ -31,21 +31,16 @@ enum wire_save_result {
 	WIRE_SAVED_REFUSED, /* no record may hold such a checkpoint */
 };
 
-#define WIRE_ELECTION_UNSET INT64_C(-1) /* the script says nothing about this time */
-
 enum wire_election_flag {
 	WIRE_ELECTION_OBSERVER = 1 << 0, /* no on_leading: it never campaigns */
 	WIRE_ELECTION_MAY_LEAD = 1 << 1, /* has the hook: send WIRE_ASK */
 	WIRE_ELECTION_ISOLATE = 1 << 2,  /* wants a worker of its own */
-	WIRE_ELECTION_RECLAIM = 1 << 3,
-	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 4, /* the address comes with the answer to WIRE_ASK */
+	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 3, /* the address comes with the answer to WIRE_ASK */
+	WIRE_ELECTION_PRIORITY_FUNCTION = 1 << 4, /* the priority likewise */
 	WIRE_ELECTION_ON_STOPPED = 1 << 5,
 	WIRE_ELECTION_ON_STOPPING = 1 << 6,
 	WIRE_ELECTION_ON_NEXT = 1 << 7,
 	WIRE_ELECTION_ON_NEXT_OVER = 1 << 8,
-	WIRE_ELECTION_PREEMPT = 1 << 9,
-	WIRE_ELECTION_NO_PREEMPT = 1 << 10,        /* the script says preempt = false */
-	WIRE_ELECTION_PRIORITY_FUNCTION = 1 << 11, /* the priority comes with the answer to WIRE_ASK */
 };
 
 #define WIRE_PRIORITY_UNSET INT64_MIN

@@ -38,29 +38,26 @@
 	M(76, REQUEST, request)
 
 /* Parts of a message that may be there many times. P(name). */
-#define WIRE_PARTS(P) P(kept)
+#define WIRE_PARTS(P) P(kept) P(said)
 
 /* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: parts up to the end of the message. */
 
-/* An election of the script, while it loads. "" and WIRE_ELECTION_UNSET: the script says nothing about it. */
+/* An election of the script, while it loads. "": the script says nothing about it. */
 #define WIRE_FIELDS_election(F)                                             \
 	F(u32, index) /* 0, 1, ... in the order of the script */            \
 	F(str, name)                                                        \
 	F(str, lock)                                                        \
 	F(str, identity)                                                    \
 	F(str, address)                                                     \
-	F(i64, lease_ms) /* the times: WIRE_ELECTION_UNSET, or above 0 */   \
-	F(i64, renew_ms)                                                    \
-	F(i64, retry_ms)                                                    \
-	F(i64, stop_grace_ms)                                               \
-	F(i64, shutdown_grace_ms)                                           \
-	F(i64, may_lead_timeout_ms)                                         \
-	F(i64, preempt_after_ms)                                            \
-	F(i64, max_term_ms)                                                 \
-	F(i64, priority) /* WIRE_PRIORITY_UNSET: the script says nothing */ \
 	F(u32, flags)    /* of enum wire_election_flag */                   \
 	F(str, hooks)    /* their names, for people */                      \
-	F(str, where)    /* "script.lua:12", for messages about this election */
+	F(str, where)    /* "script.lua:12", for messages about this election */ \
+	F(list, said)    /* of struct wire_said */
+
+/* A number that the script says by the key of an option (enum option); a time in milliseconds. */
+#define WIRE_FIELDS_said(F) \
+	F(u32, option)      \
+	F(i64, number)
 
 /* The script is loaded: so many elections were sent. */
 #define WIRE_FIELDS_loaded(F) F(u32, count)

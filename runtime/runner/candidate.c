@@ -409,12 +409,12 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 bool candidate_goes_on(const struct candidate *p, const struct election_settings *new, const char *lock)
 {
 	const struct options *o = &p->run->options;
-	uint32_t made_with = WIRE_ELECTION_OBSERVER | WIRE_ELECTION_RECLAIM;
 
 	return strcmp(p->settings->name, new->name) == 0 && strcmp(p->lock, lock) == 0 &&
 	       strcmp(options_text(o, OPTION_IDENTITY, p->settings->identity),
 	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->settings->flags & made_with) == (new->flags &made_with);
+	       election_number(o, p->settings, OPTION_RECLAIM) == election_number(o, new, OPTION_RECLAIM) &&
+	       (p->settings->flags & WIRE_ELECTION_OBSERVER) == (new->flags &WIRE_ELECTION_OBSERVER);
 }
 
 int candidate_check(const struct candidate *p, const struct election_settings *new, struct err *err)
@@ -435,7 +435,7 @@ static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
 
 	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, flags & WIRE_ELECTION_ON_STOPPING,
 	                     flags & WIRE_ELECTION_ON_STOPPED);
-	p->term.hooks.answer_timeout = options_start_timeout(&p->run->options);
+	p->term.hooks.answer_timeout = election_time(&p->run->options, NULL, OPTION_START_TIMEOUT);
 	next_hooks_configure(&p->term.next, flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
 	                     p->times.grace);
 }
@@ -445,7 +445,7 @@ static int candidate_make_elector(struct candidate *p, const struct elector_conf
 {
 	const struct options *o = &p->run->options;
 	bool observer = p->settings->flags & WIRE_ELECTION_OBSERVER;
-	char *target = observer ? mem_dup("") : options_election_service(o, p->settings->name, several, err);
+	char *target = observer ? mem_dup("") : election_service(o, p->settings->name, several, err);
 
 	if (!target)
 		return -1;
@@ -469,14 +469,12 @@ static int candidate_make_elector(struct candidate *p, const struct elector_conf
 static int candidate_read_settings(struct candidate *p, struct err *err)
 {
 	const struct options *o = &p->run->options;
-	nsec shutdown_grace;
 
-	if (options_times(o, &p->settings->times, &p->times, &shutdown_grace, err) < 0 ||
-	    options_next(o, &p->settings->next, &p->next, err) < 0)
+	if (election_times(o, p->settings, &p->times, err) < 0 || election_next(o, p->settings, &p->next, err) < 0)
 		return err_wrap(err, "%s", p->settings->where);
-	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings->times);
+	p->term.may_lead.timeout = election_time(o, p->settings, OPTION_MAY_LEAD_TIMEOUT);
 	p->term.priority_given = options_set(o, OPTION_PRIORITY);
-	candidate_configure_hooks(p, shutdown_grace);
+	candidate_configure_hooks(p, election_time(o, p->settings, OPTION_SHUTDOWN_GRACE));
 	return 0;
 }
 
@@ -490,7 +488,7 @@ int candidate_open(struct candidate *p, const char *lock, bool several, struct e
 	p->allowance = p->times.kill;
 	struct lock *opened = lock_open(&r->program.env, lock, err);
 	if (!opened)
-		return options_blame_lock(o, p->settings->where, err);
+		return election_blame_lock(o, p->settings->where, err);
 	p->lock = mem_dup(lock);
 	struct elector_config c = {
 		.env = &r->program.env,
@@ -505,7 +503,7 @@ int candidate_open(struct candidate *p, const char *lock, bool several, struct e
 		.times = p->times,
 		.observer = p->settings->flags & WIRE_ELECTION_OBSERVER,
 		.asks = asks(p->settings->flags),
-		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings->flags & WIRE_ELECTION_RECLAIM),
+		.reclaim = election_number(o, p->settings, OPTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = p->next,
 	};

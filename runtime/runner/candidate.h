@@ -7,7 +7,7 @@
 #include "election/elector.h"
 #include "election/handover.h"
 #include "life/life.h"
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 #include "admin/script_jobs.h"
 #include "admin/script_metrics.h"
 #include "runner/term_supervision.h"
@@ -28,7 +28,7 @@ struct candidate { /* read by its users; number and election are theirs */
 	char *lock;                               /* what was opened: its URL */
 	struct instant out_until;                 /* an operator's order: it sits out until then */
 	struct lease_times times;
-	struct elector_next_options next; /* in force */
+	struct next_options next; /* in force */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
 	struct service_order *service; /* NULL: no --service */

@@ -146,7 +146,7 @@ static struct control *open_control_somewhere(struct program *p, struct err *err
 
 static void open_control(struct program *p, const struct options *o)
 {
-	const char *given = options_text(o, OPTION_CONTROL, NULL);
+	const char *given = options_text(o, OPTION_CONTROL_SOCKET, NULL);
 	struct err err;
 
 	p->control = *given ? control_new(p->loop, given, program_on_control, p, p->events, &err)

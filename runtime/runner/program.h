@@ -12,7 +12,7 @@
 #include "admin/state_file.h"
 #include "runner/control.h"
 #include "admin/events.h"
-#include "runner/options.h"
+#include "config/options.h"
 
 #include <ev.h>
 #include <signal.h>

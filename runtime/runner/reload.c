@@ -62,10 +62,10 @@ static char *reload_lock(const struct reload *l, uint32_t i, struct err *err)
 {
 	const struct options *o = &l->r->options;
 	const struct election_settings *s = &l->version->settings[i];
-	char *lock = options_election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
+	char *lock = election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
 
 	if (!lock)
-		options_blame_lock(o, s->where, err);
+		election_blame_lock(o, s->where, err);
 	return lock;
 }
 
@@ -75,13 +75,13 @@ static int reload_keep_election(struct reload *l, uint32_t i, struct err *err)
 	const struct options *o = &l->r->options;
 	const struct election_settings *s = &l->version->settings[i];
 	struct life_election *e = &l->elections[i];
-	struct elector_next_options next;
+	struct next_options next;
 	struct lease_times times;
-	nsec grace;
 
 	*e = (struct life_election){ .group = l->version->group[i], .keeps = LIFE_NONE, .earlier = LIFE_NONE };
-	if (options_times(o, &s->times, &times, &grace, err) < 0 || options_next(o, &s->next, &next, err) < 0)
+	if (election_times(o, s, &times, err) < 0 || election_next(o, s, &next, err) < 0)
 		return err_wrap(err, "%s", s->where);
+	nsec grace = election_time(o, s, OPTION_SHUTDOWN_GRACE);
 	if (grace > l->version->quit_grace)
 		l->version->quit_grace = grace;
 	char *lock = reload_lock(l, i, err);
@@ -152,7 +152,7 @@ static int reload_examine(struct reload *l, struct err *err)
 	struct run *r = l->r;
 
 	if (!r->fallback)
-		r->fallback = options_default_lock(r->script, r->is_text, err);
+		r->fallback = election_default_lock(r->script, r->is_text, err);
 	if (!r->fallback)
 		return -1;
 	for (uint32_t i = 0; i < l->version->count; i++)

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "runner/candidate.h"
 #include "runner/exit_status.h"
-#include "runner/options_election.h"
+#include "config/election_settings.h"
 #include "runner/reload.h"
 #include "runner/sd_notify.h"
 #include "runner/worker_set.h"
@@ -326,7 +326,7 @@ static nsec run_duration(const struct run *r, const struct life_action *a)
 	case LIFE_TIMER_OFF:
 		return NSEC_NEVER;
 	case LIFE_TIMER_START:
-		return options_start_timeout(&r->options);
+		return election_time(&r->options, NULL, OPTION_START_TIMEOUT);
 	case LIFE_TIMER_QUIT:
 		grace = r->version[a->set & 1].quit_grace;
 		return r->life.ending || !grace ? QUIT_TIMEOUT : grace;
@@ -381,7 +381,7 @@ static void run_not_taken(struct run *r)
 		r->wrong, sizeof r->wrong,
 		"the process that runs the jobs has not read the crontabs within %.3g s (--start-timeout), and starts no "
 		"job until it has: see whether they can be read, then reload again, which takes another process",
-		(double)options_start_timeout(&r->options) / NSEC_PER_SEC);
+		(double)election_time(&r->options, NULL, OPTION_START_TIMEOUT) / NSEC_PER_SEC);
 	log_event(LOG_ERROR, NULL, "worker_silent", "%s", r->wrong);
 }
 

@@ -12,7 +12,7 @@
 
 #include "lease/lease.h"
 #include "life/life.h"
-#include "runner/options.h"
+#include "config/options.h"
 #include "runner/program.h"
 #include "runner/script_version.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 
 struct worker_set;
 

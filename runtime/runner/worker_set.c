@@ -63,8 +63,7 @@ static bool worker_set_on_election(struct worker_set *s, struct wire *w)
 	    e.index >= PAGE_SLOTS)
 		return false;
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->settings_count + 1));
-	election_settings_copy(&s->settings[s->settings_count++], &e);
-	return true;
+	return election_settings_copy(&s->settings[s->settings_count++], &e);
 }
 
 static bool worker_set_on_loaded(struct worker_set *s, struct wire *w)
@@ -357,11 +356,9 @@ void worker_set_time(struct worker_set *s, nsec after)
 /* Sends the elections in list, and empties it. */
 static void worker_set_send_go(struct worker_set *s, enum wire_go_what what, struct buf *list)
 {
-	const unsigned char *parts = (const unsigned char *)list->data;
 	struct buf m = { 0 };
 
-	wire_go_put(&m, &(struct wire_go){ .what = (uint8_t)what,
-	                                   .elections = { .at = parts, .end = parts ? parts + list->len : parts } });
+	wire_go_put(&m, &(struct wire_go){ .what = (uint8_t)what, .elections = wire_parts(list) });
 	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
 	list->len = 0;

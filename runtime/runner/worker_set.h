@@ -6,7 +6,7 @@
 
 #include "life/life.h"
 #include "process/supervisor.h"
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 
 #include <ev.h>
 

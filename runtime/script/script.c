@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/module.h"
+#include "config/options.h"
 #include "process/sources.h"
 #include "process/wire.h"
 #include "script/bind.h"
@@ -122,6 +123,25 @@ static int ask_stub(lua_State *L)
 	return s->spec.stub(L, s->spec.stub_arg);
 }
 
+/* Pushes what an election's table may say for an option: { lease_duration = "seconds", ... }. */
+static void push_keys(lua_State *L)
+{
+	static const char *const kinds[] = { [OPTION_TEXT] = "text",
+		                             [OPTION_FLAG] = "flag",
+		                             [OPTION_NUMBER] = "number",
+		                             [OPTION_DURATION] = "seconds",
+		                             [OPTION_PERIOD] = "seconds" };
+	char key[64];
+
+	lua_newtable(L);
+	for (enum option i = 0; i < OPTIONS; i++) {
+		if (!option_table[i].is_key)
+			continue;
+		lua_pushstring(L, kinds[option_table[i].type]);
+		lua_setfield(L, -2, option_key(i, key, sizeof key));
+	}
+}
+
 /* Pushes the table of C functions on which lua/ builds. [-0, +1, m] */
 static void open_natives(struct script *s)
 {
@@ -154,6 +174,8 @@ static void open_natives(struct script *s)
 	}
 	lua_pushliteral(L, LUNARCH_VERSION);
 	lua_setfield(L, -2, "version");
+	push_keys(L);
+	lua_setfield(L, -2, "keys");
 	term_bind(L);
 	lua_setfield(L, -2, "term_methods");
 	next_bind(L);
@@ -280,12 +302,19 @@ static const char *field_text(lua_State *L, const char *name)
 	return text ? text : "";
 }
 
-static int64_t field_number(lua_State *L, const char *name, int64_t preset)
+/* The numbers that the description at the top of the stack says by the keys of options. */
+static void add_said(lua_State *L, struct buf *list)
 {
-	lua_getfield(L, -1, name);
-	int64_t n = luaL_optinteger(L, -1, preset);
+	char key[64];
+
+	lua_getfield(L, -1, "said");
+	for (enum option i = 0; i < OPTIONS; i++) {
+		lua_getfield(L, -1, option_key(i, key, sizeof key));
+		if (option_table[i].is_key && lua_isinteger(L, -1))
+			wire_said_put(list, &(struct wire_said){ .option = i, .number = lua_tointeger(L, -1) });
+		lua_pop(L, 1);
+	}
 	lua_pop(L, 1);
-	return n;
 }
 
 /* Sends an election, whose checked description is at the top of the stack. */
@@ -298,15 +327,6 @@ static void send_election(struct script *s, uint32_t index)
 		.lock = field_text(L, "lock"),
 		.identity = field_text(L, "identity"),
 		.address = field_text(L, "address"),
-		.lease_ms = field_number(L, "lease_ms", WIRE_ELECTION_UNSET),
-		.renew_ms = field_number(L, "renew_ms", WIRE_ELECTION_UNSET),
-		.retry_ms = field_number(L, "retry_ms", WIRE_ELECTION_UNSET),
-		.stop_grace_ms = field_number(L, "stop_grace_ms", WIRE_ELECTION_UNSET),
-		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", WIRE_ELECTION_UNSET),
-		.may_lead_timeout_ms = field_number(L, "may_lead_timeout_ms", WIRE_ELECTION_UNSET),
-		.preempt_after_ms = field_number(L, "preempt_after_ms", WIRE_ELECTION_UNSET),
-		.max_term_ms = field_number(L, "max_term_ms", WIRE_ELECTION_UNSET),
-		.priority = field_number(L, "priority", WIRE_PRIORITY_UNSET),
 		.hooks = field_text(L, "hooks"),
 		.where = field_text(L, "where"),
 	};
@@ -317,14 +337,11 @@ static void send_election(struct script *s, uint32_t index)
 		{ "observer", WIRE_ELECTION_OBSERVER },
 		{ "may_lead", WIRE_ELECTION_MAY_LEAD },
 		{ "isolate", WIRE_ELECTION_ISOLATE },
-		{ "reclaim", WIRE_ELECTION_RECLAIM },
 		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
 		{ "on_stopped", WIRE_ELECTION_ON_STOPPED },
 		{ "on_stopping", WIRE_ELECTION_ON_STOPPING },
 		{ "on_next", WIRE_ELECTION_ON_NEXT },
 		{ "on_next_over", WIRE_ELECTION_ON_NEXT_OVER },
-		{ "preempt", WIRE_ELECTION_PREEMPT },
-		{ "no_preempt", WIRE_ELECTION_NO_PREEMPT },
 		{ "priority_function", WIRE_ELECTION_PRIORITY_FUNCTION },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
@@ -332,9 +349,12 @@ static void send_election(struct script *s, uint32_t index)
 		e.flags |= lua_toboolean(L, -1) ? flags[i].flag : 0;
 		lua_pop(L, 1);
 	}
-	struct buf m = { 0 };
+	struct buf m = { 0 }, said = { 0 };
+	add_said(L, &said);
+	e.said = wire_parts(&said);
 	wire_election_put(&m, &e);
 	script_send(s, &m);
+	buf_fini(&said);
 }
 
 /* Sends all elections. The list of checked descriptions is at the top of the stack. */

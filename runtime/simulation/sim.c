@@ -574,7 +574,7 @@ static int sim_node_parse(struct sim_node *n, struct err *err)
 
 static int sim_begin(struct sim *s, struct err *err)
 {
-	s->fallback = options_default_lock(s->setup.script, false, err);
+	s->fallback = election_default_lock(s->setup.script, false, err);
 	if (!s->fallback)
 		return -1;
 	s->nodes = mem_zero(s->setup.count * sizeof(struct sim_node *));

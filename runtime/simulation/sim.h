@@ -8,7 +8,7 @@
 #define LUNARCH_SIM_H
 
 #include "election/elector.h"
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 #include "admin/script_metrics.h"
 #include "life/life.h"
 #include "runner/term_supervision.h"

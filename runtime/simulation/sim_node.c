@@ -202,11 +202,10 @@ static bool node_on_started(struct sim_node *n, struct wire *w)
 
 /* ---- elections ---- */
 
-static void node_add_candidate(struct sim_node *n, const struct wire_election *e)
+static bool node_add_candidate(struct sim_node *n, const struct wire_election *e)
 {
 	struct sim_candidate *s = mem_zero(sizeof *s);
 
-	election_settings_copy(&s->settings, e);
 	s->node = n;
 	s->index = n->candidate_count;
 	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
@@ -214,6 +213,7 @@ static void node_add_candidate(struct sim_node *n, const struct wire_election *e
 	timer_init(&n->time, &s->next_timer, sim_candidate_on_next_timer);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
+	return election_settings_copy(&s->settings, e);
 }
 
 static bool node_on_election(struct sim_node *n, struct wire *w)
@@ -224,9 +224,7 @@ static bool node_on_election(struct sim_node *n, struct wire *w)
 	    e.index >= PAGE_SLOTS)
 		return false;
 	n->described++;
-	if (!n->opened)
-		node_add_candidate(n, &e);
-	return true;
+	return n->opened || node_add_candidate(n, &e);
 }
 
 static int sim_candidate_open(struct sim_candidate *s, struct err *err)
@@ -234,19 +232,17 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	struct sim_node *n = s->node;
 	const struct options *o = &n->options;
 
-	nsec shutdown_grace;
-	struct elector_next_options next;
-	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0 ||
-	    options_next(o, &s->settings.next, &next, err) < 0)
+	struct next_options next;
+	if (election_times(o, &s->settings, &s->times, err) < 0 || election_next(o, &s->settings, &next, err) < 0)
 		return -1;
-	s->term.may_lead.timeout = options_may_lead_timeout(o, &s->settings.times);
+	s->term.may_lead.timeout = election_time(o, &s->settings, OPTION_MAY_LEAD_TIMEOUT);
 	s->term.priority_given = options_set(o, OPTION_PRIORITY);
-	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
+	term_hooks_configure(&s->term.hooks, &s->times, election_time(o, &s->settings, OPTION_SHUTDOWN_GRACE), s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
-	s->term.hooks.answer_timeout = options_start_timeout(o);
+	s->term.hooks.answer_timeout = election_time(o, NULL, OPTION_START_TIMEOUT);
 	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
 	                     s->times.grace);
-	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
+	s->url = election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
 	                               err);
 	if (!s->url)
 		return -1;
@@ -263,7 +259,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 		.observer = s->settings.flags & WIRE_ELECTION_OBSERVER,
 		.asks = s->settings.flags &
 		        (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION),
-		.reclaim = options_flag(o, OPTION_RECLAIM, s->settings.flags & WIRE_ELECTION_RECLAIM),
+		.reclaim = election_number(o, &s->settings, OPTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = next,
 	};
@@ -441,7 +437,7 @@ static void node_on_life_timer(struct timer *t)
 /* A worker that is told to leave does so at once. */
 static void node_time(struct sim_node *n, enum life_timer timer)
 {
-	nsec after = timer == LIFE_TIMER_START      ? options_start_timeout(&n->options)
+	nsec after = timer == LIFE_TIMER_START      ? election_time(&n->options, NULL, OPTION_START_TIMEOUT)
 	             : timer == LIFE_TIMER_BACK_OFF ? term_back_off(n->sets[0].failures)
 	                                            : NSEC_NEVER;
 

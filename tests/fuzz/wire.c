@@ -4,7 +4,7 @@
 
 #include "process/channel.h"
 #include "process/wire.h"
-#include "runner/election_settings.h"
+#include "config/election_settings.h"
 #include "admin/script_jobs.h"
 #include "admin/script_metrics.h"
 
@@ -57,7 +57,9 @@ static void settings(struct wire w)
 
 	if (!wire_election_get(&w, &e))
 		return;
-	election_settings_copy(&s, &e);
+	if (election_settings_copy(&s, &e))
+		for (uint32_t i = 0; i < s.said_count; i++)
+			must(option_table[s.said[i].option].is_key);
 	election_settings_fini(&s);
 }
 

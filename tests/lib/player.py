@@ -37,6 +37,8 @@ LAYOUTS = {  # name: ((u8, u32, u64, i64, str or list; field), ...)
 }
 FIELDS = {int(number): LAYOUTS[name] for number, name in re.findall(r"M\((\d+), \w+, (\w+)\)", TABLE)}
 NUMBERS = {"u8": "=B", "u32": "=I", "u64": "=Q", "i64": "=q"}
+with open(os.path.join(ROOT, "runtime", "config", "options_table.h")) as f:
+    OPTIONS = [name.replace("-", "_") for name in re.findall(r'^(?:O|V|KEPT)\(\w+, \w+, "([\w-]+)"', f.read(), re.M)]
 ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE, DRAINED = (
     TYPES[t] for t in "ELECTION LOADED LOAD_FAILED STARTED ANSWER STOPPED END EXIT SAVE DRAINED".split()
 )
@@ -45,9 +47,8 @@ GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
 )
 NEXT, NEXT_OVER, NEXT_STOPPED, LEADS, FAILED = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED LEADS FAILED".split())
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
-OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_STOPPING = (1 << i for i in range(7))
-ON_NEXT, ON_NEXT_OVER, PREEMPT, NO_PREEMPT, PRIORITY_FUNCTION = (1 << i for i in range(7, 12))
-UNSET_PRIORITY = -(1 << 63)
+OBSERVER, MAY_LEAD, ISOLATE, ADDRESS_FUNCTION, PRIORITY_FUNCTION = (1 << i for i in range(5))
+ON_STOPPED, ON_STOPPING, ON_NEXT, ON_NEXT_OVER = (1 << i for i in range(5, 9))
 NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 
 SLOT = struct.Struct("=QqqqqqI")  # the first fields of the 64 bytes
@@ -83,6 +84,10 @@ def unpack(data: Any) -> Any:
             size = struct.unpack_from("=I", data, at)[0]
             fields[name] = data[at + 4 : at + 3 + size].decode("utf-8", "replace")
             at += 4 + size
+        elif letters == "list":  # what the script says by the keys of options: the only one that a worker sends
+            part = struct.Struct("".join(["=", *(NUMBERS[n][1] for n, _ in LAYOUTS["said"])]))
+            fields[name] = {OPTIONS[option]: number for option, number in part.iter_unpack(data[at:])}
+            at = len(data)
         else:
             fields[name] = struct.unpack_from(NUMBERS[letters], data, at)[0]
             at += struct.calcsize(NUMBERS[letters])

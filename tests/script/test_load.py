@@ -8,17 +8,13 @@ from tests.lib.player import (
     ISOLATE,
     LOAD_FAILED,
     MAY_LEAD,
-    NO_PREEMPT,
     OBSERVER,
     ON_NEXT,
     ON_NEXT_OVER,
     ON_STOPPED,
     ON_STOPPING,
-    PREEMPT,
     PRIORITY_FUNCTION,
     QUIT,
-    RECLAIM,
-    UNSET_PRIORITY,
     Worker,
 )
 from tests.lib.tap import ok, run, same
@@ -54,16 +50,20 @@ return {
             lock="etcd://h:1/k",
             identity="it",
             address="h:2",
-            lease_ms=15000,
-            renew_ms=10500,
-            retry_ms=250,
-            stop_grace_ms=3000,
-            shutdown_grace_ms=60000,
-            may_lead_timeout_ms=2500,
-            preempt_after_ms=30000,
-            max_term_ms=86400000,
-            priority=-5,
-            flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_STOPPING | ON_NEXT | ON_NEXT_OVER | PREEMPT,
+            said=dict(
+                lease_duration=15000,
+                renew_deadline=10500,
+                retry_period=250,
+                stop_grace=3000,
+                shutdown_grace=60000,
+                may_lead_timeout=2500,
+                priority=-5,
+                preempt=1,
+                preempt_after=30000,
+                max_term=86400000,
+                reclaim=1,
+            ),
+            flags=MAY_LEAD | ISOLATE | ON_STOPPED | ON_STOPPING | ON_NEXT | ON_NEXT_OVER,
             hooks="on_leading, on_start, on_stopping, on_stopped, may_lead, on_next, on_next_over, on_new_leader, "
             "on_no_leader",
         ),
@@ -75,11 +75,10 @@ def smaller() -> None:
     """Other ways to say it"""
     (e,) = load("return { on_new_leader = print, address = function() return 'a' end }")
     same(e["flags"], OBSERVER | ADDRESS_FUNCTION, "no on_leading: an observer; the address may be a function")
-    same((e["lease_ms"], e["lock"]), (-1, ""), "what is not given is not sent")
-    same((e["priority"], e["preempt_after_ms"]), (UNSET_PRIORITY, -1), "nor are priorities")
+    same((e["said"], e["lock"]), ({}, ""), "what is not given is not sent")
     (e,) = load("return { on_leading = print, priority = function() return 1 end, preempt = false }")
-    same(e["flags"], PRIORITY_FUNCTION | NO_PREEMPT, "the priority may be a function, and preempt false")
-    same(e["priority"], UNSET_PRIORITY, "which is asked later")
+    same(e["flags"], PRIORITY_FUNCTION, "the priority may be a function, which is asked later,")
+    same(e["said"], {"preempt": 0}, "and preempt false")
     (e,) = load("\n\nfunction on_leading(term) end\nfunction on_stopped() end\nlocal function helper() end helper()")
     ok(e["where"].endswith("script.lua:3") and e["flags"] == ON_STOPPED, "hooks may be global functions", e)
     many = load("local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = print } end return l")

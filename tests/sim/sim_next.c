@@ -408,13 +408,13 @@ void next_make(struct world *w, int i)
 void next_boot(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
-	struct successor_options o = { .preempt = false };
+	struct successor_options o = { .next = { .preempt = false } };
 
 	if (!w->nexts)
 		return;
-	o.preempt = chance(w, 30);
-	o.preempt_after = between(w, SEC, 6 * SEC);
-	o.max_term = chance(w, 20) ? between(w, 5 * SEC, 20 * SEC) : 0;
+	o.next.preempt = chance(w, 30);
+	o.next.preempt_after = between(w, SEC, 6 * SEC);
+	o.next.max_term = chance(w, 20) ? between(w, 5 * SEC, 20 * SEC) : 0;
 	successor_init(&n->next.machine, &o, (uint32_t)draw(w));
 	o = options_of(n);
 	successor_configure(&n->next.machine, &o);

@@ -106,7 +106,7 @@ static const struct next_link_callbacks callbacks = {
 static struct successor_options options(void)
 {
 	return (struct successor_options){
-		.lease = LEASE, .renew = LEASE / 2, .retry = LEASE / 8, .preempt_after = 30 * NSEC_PER_SEC
+		.lease = LEASE, .renew = LEASE / 2, .retry = LEASE / 8, .next.preempt_after = 30 * NSEC_PER_SEC
 	};
 }
 

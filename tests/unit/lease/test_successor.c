@@ -115,7 +115,7 @@ static void ready(double t, bool is, int64_t priority)
 static void begin(int64_t priority)
 {
 	options = (struct successor_options){
-		.lease = 15 * SEC, .renew = 10 * SEC, .retry = 2 * SEC, .preempt_after = 30 * SEC
+		.lease = 15 * SEC, .renew = 10 * SEC, .retry = 2 * SEC, .next.preempt_after = 30 * SEC
 	};
 	successor_init(&s, &options, 7);
 	role(0, SUCCESSOR_STANDBY, 0);
@@ -141,7 +141,7 @@ static void become_next(void)
 static void lead(bool preempt, int64_t priority)
 {
 	begin(priority);
-	options.preempt = preempt;
+	options.next.preempt = preempt;
 	successor_configure(&s, &options);
 	role(0, SUCCESSOR_LEADER, 5);
 	read_done(0, absent);
@@ -576,7 +576,7 @@ static void priority_rules(void)
 	tick(44);
 	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "without --preempt it is never");
 	lead(false, 0);
-	options.max_term = 40 * SEC;
+	options.next.max_term = 40 * SEC;
 	successor_configure(&s, &options);
 	awake(41);
 	read_done(41, absent);

@@ -1,4 +1,4 @@
-#include "runner/options.h"
+#include "config/options.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -22,164 +22,24 @@ enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CRON | CHECK /* check sho
 #define ALL ((1 << COMMANDS) - 1)
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
 
+#define ROW(NAME, TYPE, name, alias, letter, value, preset, commands, key, help, env) \
+	[OPTION_##NAME] = { OPTION_##TYPE, name, alias, letter, value, preset, commands, key, help, env },
+#define O(...) ROW(__VA_ARGS__, NULL)
+#define V(NAME, ...) ROW(NAME, __VA_ARGS__, "LUNARCH_" #NAME)
+#define KEPT V
 const struct option_info option_table[OPTIONS] = {
-	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL,
-	                  LEADS | LEADER | STATUS | HISTORY | RELEASE | DOCTOR | CTL,
-	                  "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name" },
-	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
-	                      "name of this candidate (preset: hostname and a random UUID)" },
-	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
-	                     "what `lunarch leader` prints while this candidate leads" },
-	[OPTION_SERVICE] = { "service", NULL, 0, OPTION_TEXT, "[NAMESPACE/]NAME[:PORT]", "LUNARCH_SERVICE", NULL,
-	                     RUN | EXEC | CHECK | DOCTOR,
-	                     "Kubernetes: keep this Service without a selector at the leader's address" },
-	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L",
-	                            "LUNARCH_LEASE_DURATION", "15s", LEADS,
-	                            "others may take a lease that was not renewed for so long" },
-	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R",
-	                            "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
-	                            "a leader that could not renew for so long stops" },
-	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P",
-	                          "LUNARCH_RETRY_PERIOD", "2s", LEADS,
-	                          "time between renewals, and between a standby's reads" },
-	[OPTION_STOP_GRACE] = { "stop-grace", NULL, 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
-	                        "what was started may take so long to stop, then it is killed" },
-	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s",
-	                            LEADS, "time set aside for the kernel to kill" },
-	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", NULL, 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s",
-	                             LEADS, "time set aside for clocks that run at different rates" },
-	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s",
-	                            LEADS, "on SIGTERM: time to stop before the kill; the lease is renewed" },
-	[OPTION_MAY_LEAD_TIMEOUT] = { "may-lead-timeout", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_MAY_LEAD_TIMEOUT",
-	                              "5s", RUN | CHECK, "may_lead may take so long; then it is asked again" },
-	[OPTION_START_TIMEOUT] = { "start-timeout", NULL, 0, OPTION_PATIENCE, "DUR", "LUNARCH_START_TIMEOUT", "30s",
-	                           RUN | CRON,
-	                           "loading, starting and answering may take so long; then the worker is killed" },
-	[OPTION_PRIORITY] = { "priority", NULL, 0, OPTION_NUMBER, "N", "LUNARCH_PRIORITY", "0", LEADS,
-	                      "of the standbys that could lead, the one with the largest comes next" },
-	[OPTION_PREEMPT] = { "preempt", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_PREEMPT", NULL, LEADS,
-	                     "while leading: hand over to a next whose priority is larger than one's own" },
-	[OPTION_PREEMPT_AFTER] = { "preempt-after", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_PREEMPT_AFTER", "30s",
-	                           LEADS, "when its priority has been larger for so long; needs --preempt" },
-	[OPTION_MAX_TERM] = { "max-term", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_MAX_TERM", NULL, LEADS,
-	                      "hand over after leading for so long, as soon as somebody comes next" },
-	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
-	                     "this identity lives only once: take its own old record at once" },
-	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
-	                        "at the end let the lease expire instead of releasing it" },
-	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
-	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", "LUNARCH_SCRIPT", NULL, RUN | CHECK,
-	                  "Lua text instead of a script; without hooks it is on_leading's body" },
-	[OPTION_SHELL] = { "command", NULL, 'c', OPTION_TEXT, "LINE", NULL, NULL, EXEC,
-	                   "run this line with /bin/sh instead of a command" },
-	[OPTION_NO_WAIT] = { "no-wait", "nonblock", 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
-	                     "give up at once when another holds the lock" },
-	[OPTION_WAIT] = { "wait", "timeout", 'w', OPTION_WAITING, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
-	                  "wait at most so long for the lock (leader: for an address); 10 is 10s" },
-	[OPTION_RUN_WAIT] = { "wait", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
-	                      "run: wait until the job has ended, and exit with its status" },
-	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
-	                      "keep the lock so long even if the command ends sooner" },
-	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never",
-	                     EXEC, "campaign again after losing the lock, or whenever the command ends" },
-	[OPTION_WARM] = { "warm", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_WARM", NULL, EXEC,
-	                  "start the command while this candidate comes next; it leads when it is told to" },
-	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 'E', OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE",
-	                           "75", EXEC, "exit status when the lock was not acquired" },
-	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
-	                          "no: without election, every replica works" },
-	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases",
-	                           LEADS, "kind of the Kubernetes object" },
-	[OPTION_RESOURCE_NAME] = { "leader-elect-resource-name", NULL, 0, OPTION_TEXT, "NAME", NULL, NULL, LEADS,
-	                           "its name: instead of --lock kube://NAMESPACE/NAME" },
-	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL,
-	                                NULL, LEADS, "its namespace (preset: the pod's, or the context's)" },
-	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "ADDRESS", "LUNARCH_LISTEN", NULL, RUN | EXEC | CRON,
-	                    "serve a page, who leads, health and metrics over HTTP there (HOST:PORT, unix:PATH)" },
-	[OPTION_STATE_FILE] = { "state-file", NULL, 0, OPTION_TEXT, "FILE", "LUNARCH_STATE_FILE", NULL,
-	                        RUN | EXEC | CRON, "keep a file of JSON there that says who leads, as /status does" },
-	[OPTION_STATE_DIR] = { "state-dir", NULL, 0, OPTION_TEXT, "DIR", NULL, NULL,
-	                       LEADS | LEADER | STATUS | HISTORY | LIST | RELEASE | DOCTOR | CTL,
-	                       "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)" },
-	[OPTION_USER] = { "user", NULL, 0, OPTION_TEXT, "NAME[:GROUP]", NULL, NULL, RUN | EXEC | CRON,
-	                  "as root: become that user before anything is opened or started" },
-	[OPTION_NO_NEW_PRIVS] = { "no-new-privs", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_NEW_PRIVS", NULL,
-	                          RUN | EXEC | CRON,
-	                          "script or command gains no privileges and has no capabilities; so no sudo" },
-	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC | CRON,
-	                     "socket for `lunarch ctl` (preset: PID.sock in the default directory)" },
-	[OPTION_CTL_SOCKET] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
-	                        "socket of the elector (preset: the only one in the default directory)" },
-	[OPTION_CTL_ELECTION] = { "election", NULL, 0, OPTION_TEXT, "NAME", "LUNARCH_ELECTION", NULL,
-	                          CTL | STATUS | HISTORY | LEADER | RELEASE,
-	                          "which election, where the script has several" },
-	[OPTION_TO] = { "to", NULL, 0, OPTION_TEXT, "ID", NULL, NULL, CTL,
-	                "handover: to the candidate of this identity (preset: whoever comes next)" },
-	[OPTION_HANDOVER_TIMEOUT] = { "timeout", NULL, 0, OPTION_PERIOD, "DUR", NULL, "30s", CTL,
-	                              "handover: the candidate that --to names may take so long to become next" },
-	[OPTION_LIST] = { "list", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
-	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
-	                   "go on, and print every change; --lock may be there several times" },
-	[OPTION_PREFIX] = { "prefix", NULL, 0, OPTION_TEXT, "URL-PREFIX", NULL, NULL, STATUS,
-	                    "with --watch: all elections whose lock URL begins so, as `lunarch list` has them" },
-	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
-	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON | STATUS | HISTORY | LIST | DOCTOR | CTL,
-	                  "print JSON" },
-	[OPTION_SYSTEM] = { "system", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CRON,
-	                    "the crontabs have a user before each command, as /etc/crontab and /etc/cron.d have" },
-	[OPTION_ENV] = { "env", NULL, 0, OPTION_TEXT, "NAME[=VALUE]", NULL, NULL, CRON,
-	                 "jobs get this variable, or that of `lunarch cron`; may be there several times" },
-	[OPTION_ENV_FILE] = { "env-file", NULL, 0, OPTION_TEXT, "FILE", NULL, NULL, CRON,
-	                      "the same for each line of this file, NAME or NAME=VALUE as in docker's" },
-	[OPTION_ON_FAILURE] = { "on-failure", NULL, 0, OPTION_TEXT, "LINE", "LUNARCH_ON_FAILURE", NULL, CRON,
-	                        "run this line with /bin/sh when a job has failed; its input is the job's output" },
-	[OPTION_OUTPUT_DIR] = { "output-dir", NULL, 0, OPTION_TEXT, "DIR", "LUNARCH_OUTPUT_DIR", NULL, CRON,
-	                        "for outputs and the history (preset: below the default directory, by the lock)" },
-	[OPTION_SENDMAIL] = { "sendmail", NULL, 0, OPTION_TEXT, "PATH", NULL, "/usr/sbin/sendmail", CRON,
-	                      "sends what MAILTO asks for, if this file is there" },
-	[OPTION_FULL] = { "full", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, DOCTOR,
-	                  "examine everything that a lock must do: for who writes one (docs/write-a-lock.md)" },
-	[OPTION_NEW_LOCK] = { "lock", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, NEW,
-	                      "a lock file for a store of yours, and its test" },
-	[OPTION_FORCE] = { "force", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, RELEASE,
-	                   "the holder is dead for sure, and cannot release it" },
-	[OPTION_TOKEN] = { "token", NULL, 0, OPTION_TEXT, "N", NULL, NULL, RELEASE,
-	                   "the token in force, so that no newer term is released by mistake" },
-	[OPTION_REASON] = { "reason", NULL, 0, OPTION_TEXT, "TEXT", NULL, NULL, RELEASE,
-	                    "why; kept in the record, and logged by the candidates" },
-	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text",
-	                        RUN | EXEC | CRON | CHECK, "lines for people or for programs" },
-	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",
-	                       "info", RUN | EXEC | CRON | CHECK, "the lowest level that is logged" },
-	[OPTION_VERBOSE] = { "verbose", NULL, 'v', OPTION_FLAG, NULL, NULL, NULL, EXEC,
-	                     "log what goes as it should, too: --log-level debug" },
-	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
-	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL,
-	                     "versions of Lunarch and its libraries" },
+#include "config/options_table.h"
 };
+#undef O
+#undef V
+#undef KEPT
 
-/* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
+#define O(...)
+#define V(NAME, ...) "LUNARCH_" #NAME,
+#define KEPT O
 const char *const option_variables[] = {
-	"LUNARCH_SCRIPT",         "LUNARCH_LOCK",
-	"LUNARCH_IDENTITY",       "LUNARCH_ADDRESS",
-	"LUNARCH_SERVICE",        "LUNARCH_LEASE_DURATION",
-	"LUNARCH_RENEW_DEADLINE", "LUNARCH_RETRY_PERIOD",
-	"LUNARCH_STOP_GRACE",     "LUNARCH_KILL_ALLOWANCE",
-	"LUNARCH_SHUTDOWN_GRACE", "LUNARCH_MAY_LEAD_TIMEOUT",
-	"LUNARCH_START_TIMEOUT",  "LUNARCH_DRIFT_ALLOWANCE",
-	"LUNARCH_PRIORITY",       "LUNARCH_PREEMPT",
-	"LUNARCH_PREEMPT_AFTER",  "LUNARCH_MAX_TERM",
-	"LUNARCH_RECLAIM",        "LUNARCH_WARM",
-	"LUNARCH_NO_RELEASE",     "LUNARCH_ONCE",
-	"LUNARCH_NO_WAIT",        "LUNARCH_WAIT",
-	"LUNARCH_AT_LEAST",       "LUNARCH_RESTART",
-	"LUNARCH_ELECTION",       "LUNARCH_CONFLICT_EXIT_CODE",
-	"LUNARCH_CONTROL_SOCKET", "LUNARCH_ON_FAILURE",
-	"LUNARCH_OUTPUT_DIR",     "LUNARCH_NO_NEW_PRIVS",
-	"LUNARCH_LISTEN",         "LUNARCH_STATE_FILE",
-	"LUNARCH_LOG_FORMAT",     "LUNARCH_LOG_LEVEL",
-	"LUNARCH_LOCK_PASSWORD",  NULL,
+#include "config/options_table.h"
+	"LUNARCH_LOCK_PASSWORD", NULL,
 };
 
 static bool belongs(enum option which, enum command command)
@@ -243,7 +103,18 @@ const char *options_source(enum option which, enum option_from from, char *out, 
 {
 	if (from == OPTION_FROM_ENV)
 		return option_table[which].env;
+	if (from == OPTION_FROM_SCRIPT)
+		return "the script";
 	snprintf(out, size, "--%s", option_table[which].name);
+	return out;
+}
+
+const char *option_key(enum option which, char *out, size_t size)
+{
+	snprintf(out, size, "%s", option_table[which].name);
+	for (char *p = out; *p; p++)
+		if (*p == '-')
+			*p = '_';
 	return out;
 }
 
@@ -432,7 +303,7 @@ static int find_letter(enum command command, char letter, enum option *which)
 /* `--lock --once` is a forgotten value far more often than a lock of that name. Lua text may begin with a comment. */
 static bool looks_forgotten(enum option which, const char *value)
 {
-	return !value || (which != OPTION_EVAL && strncmp(value, "--", 2) == 0);
+	return !value || (which != OPTION_SCRIPT && strncmp(value, "--", 2) == 0);
 }
 
 /* value: what stands in the same argument, argv[*at]; NULL: the next one is it, and is stepped over. */
@@ -606,7 +477,7 @@ int options_parse(struct options *o, enum command command, int argc, char **argv
 
 const char *options_script(const struct options *o, bool *is_text)
 {
-	const struct option_value *code = &o->value[OPTION_EVAL];
+	const struct option_value *code = &o->value[OPTION_SCRIPT];
 
 	*is_text = code->from == OPTION_GIVEN || (code->from == OPTION_FROM_ENV && !o->words && *code->text != '/');
 	if (*is_text)

@@ -1,4 +1,4 @@
-#include "runner/options_election.h"
+#include "config/election_settings.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -48,11 +48,13 @@ static int is_removed(const char *variable)
 
 static void the_table_is_whole(void)
 {
-	int named = 1, removed = 1, presets = 1, count = 0, listed = 0;
+	int named = 1, removed = 1, presets = 1, keys = 1, count = 0, listed = 0;
 
 	for (int i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
 		named &= info->name && info->help && info->commands && !info->value_name == (info->type == OPTION_FLAG);
+		keys &= !info->is_key || (info->type <= OPTION_DURATION || info->type == OPTION_PERIOD ||
+		                          info->type == OPTION_NUMBER);
 		presets &= !info->preset || info->type != OPTION_FLAG || strcmp(info->preset, "yes") == 0;
 		if (info->env && strcmp(info->env, "LUNARCH_CONTROL") != 0) {
 			removed &= is_removed(info->env);
@@ -62,6 +64,7 @@ static void the_table_is_whole(void)
 	for (const char *const *v = option_variables; *v; v++)
 		listed++;
 	ok(named && presets, "every option has a name, a help text, a command, and a value's name if it takes one");
+	ok(keys, "what a script may say is a text, a flag, a time or a number");
 	ok(removed && is_removed("LUNARCH_LOCK_PASSWORD") && listed == count + 1,
 	   "every option's variable and the lock's password are removed for what a term starts, and no other");
 	ok(!is_removed("LUNARCH_CONTROL"), "but LUNARCH_CONTROL, by which a term finds its elector");
@@ -94,16 +97,16 @@ static void values(void)
 	ok(o.value[OPTION_NO_WAIT].number && strcmp(o.rest[0], "-x") == 0,
 	   "exec: a command that begins with a dash needs --");
 	parse(COMMAND_RUN, "-e --comment");
-	is_str(o.value[OPTION_EVAL].text, "--comment", "-e takes any text, even one that begins with a Lua comment");
+	is_str(o.value[OPTION_SCRIPT].text, "--comment", "-e takes any text, even one that begins with a Lua comment");
 	parse(COMMAND_RUN, "--lock=--odd x.lua");
 	is_str(o.value[OPTION_LOCK].text, "--odd", "--name=value takes any value");
 	parse(COMMAND_RUN, "--lock a --lock b x.lua");
 	is_str(o.value[OPTION_LOCK].text, "b", "the last of two counts");
 	parse(COMMAND_EXEC, "--lock x --restart on-loss --conflict-exit-code 0 true");
 	is_int(o.value[OPTION_RESTART].number, RESTART_ON_LOSS, "a choice is its position");
-	is_int(o.value[OPTION_CONFLICT_EXIT].number, 0, "an exit status");
+	is_int(o.value[OPTION_CONFLICT_EXIT_CODE].number, 0, "an exit status");
 	parse(COMMAND_EXEC, "--lock x true");
-	is_int(o.value[OPTION_CONFLICT_EXIT].number, 75, "a preset has its number");
+	is_int(o.value[OPTION_CONFLICT_EXIT_CODE].number, 75, "a preset has its number");
 	ok(parse(COMMAND_RUN, "--help --nonsense") == 0 && o.value[OPTION_HELP].number,
 	   "--help wins over what follows it");
 }
@@ -160,85 +163,94 @@ static void environment(void)
 
 /* ---- joining ---- */
 
+/* What a script says: option and number, up to an option of OPTIONS. */
+static struct said said[8];
+static struct election_settings a_script = { .said = said };
+
+static const struct election_settings *says(uint32_t count, const struct said *numbers)
+{
+	memcpy(said, numbers, count * sizeof *numbers);
+	a_script.said_count = count;
+	return &a_script;
+}
+#define SAYS(...) \
+	says(sizeof((struct said[]){ __VA_ARGS__ }) / sizeof(struct said), (const struct said[]){ __VA_ARGS__ })
+
 static void times(void)
 {
-	struct script_times script = SCRIPT_TIMES_NONE;
 	struct lease_times t;
-	nsec grace;
 
 	parse(COMMAND_RUN, "x.lua");
-	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 15 * SEC && t.renew == 10 * SEC &&
-	           t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC && grace == 30 * SEC,
+	ok(election_times(&o, NULL, &t, &err) == 0 && t.lease == 15 * SEC && t.renew == 10 * SEC &&
+	           t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC &&
+	           election_time(&o, NULL, OPTION_SHUTDOWN_GRACE) == 30 * SEC,
 	   "nobody says anything: 15, 10, 2, 3, 1, 1 and 30 seconds");
-	ok(options_start_timeout(&o) == 30 * SEC, "a worker may take 30 s to start and to answer,");
+	ok(election_time(&o, NULL, OPTION_START_TIMEOUT) == 30 * SEC, "a worker may take 30 s to start and to answer,");
 	parse(COMMAND_RUN, "--start-timeout 1h x.lua");
-	ok(options_start_timeout(&o) == 3600 * SEC, "or what an option says, up to an hour");
+	ok(election_time(&o, NULL, OPTION_START_TIMEOUT) == 3600 * SEC, "or what an option says, up to an hour");
 	parse(COMMAND_RUN, "x.lua");
-	script.lease_ms = 30000;
-	script.shutdown_grace_ms = 5000;
-	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 30 * SEC && t.renew == 20 * SEC &&
-	           t.retry == 4 * SEC && grace == 5 * SEC,
+	SAYS({ OPTION_LEASE_DURATION, 30000 }, { OPTION_SHUTDOWN_GRACE, 5000 });
+	ok(election_times(&o, &a_script, &t, &err) == 0 && t.lease == 30 * SEC && t.renew == 20 * SEC &&
+	           t.retry == 4 * SEC && election_time(&o, &a_script, OPTION_SHUTDOWN_GRACE) == 5 * SEC,
 	   "the script says how long the lease is: the others follow from it");
 	parse(COMMAND_RUN, "--lease-duration 6s --shutdown-grace 0s x.lua");
-	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 6 * SEC && t.renew == 4 * SEC && grace == 0,
+	ok(election_times(&o, &a_script, &t, &err) == 0 && t.lease == 6 * SEC && t.renew == 4 * SEC &&
+	           election_time(&o, &a_script, OPTION_SHUTDOWN_GRACE) == 0,
 	   "an option comes before the script");
 	parse(COMMAND_RUN, "--lease-duration 6s --renew-deadline 9s x.lua");
-	ok(options_times(&o, &script, &t, NULL, &err) < 0 && err.code == ERR_USAGE && strstr(err.text, "9s") &&
+	ok(election_times(&o, &a_script, &t, &err) < 0 && err.code == ERR_USAGE && strstr(err.text, "9s") &&
 	           strstr(err.text, "6s") && strstr(err.text, "shorter") && strstr(err.text, "from --renew-deadline"),
 	   "a renew deadline past the lease is refused, with both numbers and where they come from");
-	script = SCRIPT_TIMES_NONE;
-	script.renew_ms = 3000;
+	SAYS({ OPTION_RENEW_DEADLINE, 3000 });
 	parse(COMMAND_RUN, "--retry-period 4s x.lua");
-	ok(options_times(&o, &script, &t, NULL, &err) < 0 && strstr(err.text, "3s from the script") &&
+	ok(election_times(&o, &a_script, &t, &err) < 0 && strstr(err.text, "3s from the script") &&
 	           strstr(err.text, "4s from --retry-period"),
 	   "a relation that does not hold between script and option names both");
-	script = SCRIPT_TIMES_NONE;
-	script.stop_grace_ms = 0;
 	parse(COMMAND_RUN, "x.lua");
-	ok(options_times(&o, &script, &t, NULL, &err) < 0 && strstr(err.text, "stop-grace from the script"),
+	ok(election_times(&o, SAYS({ OPTION_STOP_GRACE, 0 }), &t, &err) < 0 &&
+	           strstr(err.text, "stop-grace from the script"),
 	   "0 is refused, not taken for the preset");
+	ok(election_times(&o, SAYS({ OPTION_SHUTDOWN_GRACE, 0 }), &t, &err) == 0, "but where there may be none");
 	parse(COMMAND_RUN, "--lease-duration 10000h --renew-deadline 9000h x.lua");
-	ok(options_times(&o, &SCRIPT_TIMES_NONE, &t, NULL, &err) == 0 && t.lease == DURATION_MAX_MS * NSEC_PER_MS,
+	ok(election_times(&o, NULL, &t, &err) == 0 && t.lease == DURATION_MAX_MS * NSEC_PER_MS,
 	   "the longest lease does not overflow");
 }
 
 /* ---- who comes next ---- */
 
-static struct elector_next_options joined;
+static struct next_options joined;
 
-static int join_next(const char *line, const struct script_next *script)
+static int join_next(const char *line, const struct election_settings *s)
 {
 	parse(COMMAND_RUN, line);
-	return options_next(&o, script, &joined, &err);
+	return election_next(&o, s, &joined, &err);
 }
 
-static void refuses_next(const char *line, const struct script_next *script, const char *reason)
+static void refuses_next(const char *line, const struct election_settings *s, const char *reason)
 {
-	ok(join_next(line, script) < 0 && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s (%s)", reason,
+	ok(join_next(line, s) < 0 && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s (%s)", reason,
 	   err.text);
 }
 
 static void next(void)
 {
-	struct script_next script = SCRIPT_NEXT_NONE;
-
-	ok(join_next("x.lua", &script) == 0 && joined.priority == 0 && !joined.preempt && joined.max_term == 0 &&
+	ok(join_next("x.lua", NULL) == 0 && joined.priority == 0 && !joined.preempt && joined.max_term == 0 &&
 	           joined.preempt_after == 30 * SEC,
 	   "nobody says anything: priority 0, and no term ends for the next");
-	ok(join_next("--priority -7 --preempt --preempt-after 5s --max-term 24h x.lua", &script) == 0 &&
+	ok(join_next("--priority -7 --preempt --preempt-after 5s --max-term 24h x.lua", NULL) == 0 &&
 	           joined.priority == -7 && joined.preempt && joined.preempt_after == 5 * SEC &&
 	           joined.max_term == 86400 * SEC,
 	   "all of it by options");
-	script = (struct script_next){ true, -1, true, false, 2000, 3000 };
-	ok(join_next("x.lua", &script) == 0 && joined.priority == -1 && joined.preempt &&
+	SAYS({ OPTION_PRIORITY, -1 }, { OPTION_PREEMPT, 1 }, { OPTION_PREEMPT_AFTER, 2000 }, { OPTION_MAX_TERM, 3000 });
+	ok(join_next("x.lua", &a_script) == 0 && joined.priority == -1 && joined.preempt &&
 	           joined.preempt_after == 2 * SEC && joined.max_term == 3 * SEC,
 	   "all of it by the script, a priority of -1 too");
-	ok(join_next("--priority=4 --preempt=no --preempt-after 9s --max-term 8s x.lua", &script) == 0 &&
+	ok(join_next("--priority=4 --preempt=no --preempt-after 9s --max-term 8s x.lua", &a_script) == 0 &&
 	           joined.priority == 4 && !joined.preempt && joined.preempt_after == 9 * SEC &&
 	           joined.max_term == 8 * SEC,
 	   "options come before the script");
 	setenv("LUNARCH_PRIORITY", "11", 1);
-	ok(join_next("x.lua", &script) == 0 && joined.priority == 11, "and so do variables");
+	ok(join_next("x.lua", &a_script) == 0 && joined.priority == 11, "and so do variables");
 	setenv("LUNARCH_PRIORITY", "much", 1);
 	refuses(COMMAND_RUN, "x.lua", "LUNARCH_PRIORITY: 'much' is no whole number from -1000000000 to 1000000000");
 	unsetenv("LUNARCH_PRIORITY");
@@ -251,31 +263,28 @@ static void next(void)
 	}
 	refuses(COMMAND_RUN, "--max-term 0s x.lua", "not longer than 0");
 	refuses(COMMAND_LEADER, "--priority 3 --lock x", "unknown option --priority");
-	script = SCRIPT_NEXT_NONE;
-	refuses_next("--preempt-after 5s x.lua", &script, "--preempt-after does nothing without --preempt");
+	refuses_next("--preempt-after 5s x.lua", NULL, "--preempt-after does nothing without --preempt");
 	setenv("LUNARCH_PREEMPT_AFTER", "5s", 1);
-	refuses_next("x.lua", &script, "LUNARCH_PREEMPT_AFTER does nothing without --preempt");
-	ok(join_next("--preempt x.lua", &script) == 0 && joined.preempt_after == 5 * SEC, "with it, it counts");
+	refuses_next("x.lua", NULL, "LUNARCH_PREEMPT_AFTER does nothing without --preempt");
+	ok(join_next("--preempt x.lua", NULL) == 0 && joined.preempt_after == 5 * SEC, "with it, it counts");
 	unsetenv("LUNARCH_PREEMPT_AFTER");
-	script.preempt_after_ms = 1000;
-	refuses_next("x.lua", &script, "preempt_after from the script does nothing");
-	ok(join_next("--preempt=no x.lua", &script) == 0 && !joined.preempt,
+	SAYS({ OPTION_PREEMPT_AFTER, 1000 });
+	refuses_next("x.lua", &a_script, "preempt_after from the script does nothing");
+	ok(join_next("--preempt=no x.lua", &a_script) == 0 && !joined.preempt,
 	   "who has switched it off may leave the time where it is");
-	script.no_preempt = true;
-	ok(join_next("x.lua", &script) == 0 && !joined.preempt, "in the script, too");
-	script = (struct script_next){ true, 1000000001, false, false, -1, -1 };
-	refuses_next("x.lua", &script, "priority from the script is 1000000001");
-	script = (struct script_next){ .preempt_after_ms = -1, .max_term_ms = 0 };
-	refuses_next("x.lua", &script, "max-term from the script must be longer");
-	script.max_term_ms = DURATION_MAX_MS + 1;
-	refuses_next("x.lua", &script, "max-term from the script is too long");
+	ok(join_next("x.lua", SAYS({ OPTION_PREEMPT_AFTER, 1000 }, { OPTION_PREEMPT, 0 })) == 0 && !joined.preempt,
+	   "in the script, too");
+	refuses_next("x.lua", SAYS({ OPTION_PREEMPT, 2 }), "preempt from the script is 2");
+	refuses_next("x.lua", SAYS({ OPTION_PRIORITY, 1000000001 }), "priority from the script is 1000000001");
+	refuses_next("x.lua", SAYS({ OPTION_MAX_TERM, 0 }), "max-term from the script must be longer");
+	refuses_next("x.lua", SAYS({ OPTION_MAX_TERM, DURATION_MAX_MS + 1 }), "at most 10000h");
 }
 
 /* ---- which lock ---- */
 
 static void lock_is(const char *script_lock, const char *name, bool several, const char *want)
 {
-	char *lock = options_election_lock(&o, script_lock, "fallback", name, several, &err);
+	char *lock = election_lock(&o, script_lock, "fallback", name, several, &err);
 
 	is_str(lock, want, want);
 	free(lock);
@@ -283,7 +292,7 @@ static void lock_is(const char *script_lock, const char *name, bool several, con
 
 static void no_lock(const char *name, bool several, const char *reason)
 {
-	char *lock = options_election_lock(&o, "", "fallback", name, several, &err);
+	char *lock = election_lock(&o, "", "fallback", name, several, &err);
 
 	ok(!lock && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s", reason);
 	free(lock);
@@ -314,7 +323,7 @@ static char *named_after(const char *path, const char *text)
 
 	fputs(text, f);
 	fclose(f);
-	return options_default_lock(path, false, &err);
+	return election_default_lock(path, false, &err);
 }
 
 static void default_locks(void)
@@ -324,15 +333,15 @@ static void default_locks(void)
 	if (!mkdtemp(dir) || chdir(dir) < 0 || mkdir("d", 0700) < 0 || symlink("d/a b.lua", "link.lua") < 0)
 		ok(0, "cannot set up %s", dir);
 	char *a = named_after("d/a b.lua", "1"), *b = named_after("d/a b.lua", "2"), *c = named_after("a b.lua", "1");
-	char *link = options_default_lock("link.lua", false, &err),
-	     *again = options_default_lock("../../tmp/../tmp", false, &err);
+	char *link = election_default_lock("link.lua", false, &err),
+	     *again = election_default_lock("../../tmp/../tmp", false, &err);
 	ok(strncmp(a, "a_b-", 4) == 0 && strlen(a) == 4 + 16, "a lock is named after the script's file, and a hash");
 	ok(strcmp(a, b) == 0, "whatever is in the script");
 	ok(strcmp(a, c) != 0, "another directory's script of the same name has another lock");
 	is_str(link, a, "a symbolic link to a script has the script's lock");
-	char *t = options_default_lock("print(1)", true, &err), *u = options_default_lock("print(2)", true, &err);
+	char *t = election_default_lock("print(1)", true, &err), *u = election_default_lock("print(2)", true, &err);
 	ok(strncmp(t, "eval-", 5) == 0 && strcmp(t, u) != 0, "text is named after its hash");
-	ok(!options_default_lock("nowhere.lua", false, &err) && err.code == ERR_MISSING &&
+	ok(!election_default_lock("nowhere.lua", false, &err) && err.code == ERR_MISSING &&
 	           strstr(err.text, "nowhere.lua"),
 	   "a missing script is named");
 	unlink("d/a b.lua");
@@ -366,11 +375,11 @@ static void suggestions(void)
 static void letters(void)
 {
 	ok(parse(COMMAND_EXEC, "--lock a -nw10 -E7 true") == 0 && o.value[OPTION_NO_WAIT].number == 1 &&
-	           o.value[OPTION_WAIT].number == 10000 && o.value[OPTION_CONFLICT_EXIT].number == 7 &&
+	           o.value[OPTION_WAIT].number == 10000 && o.value[OPTION_CONFLICT_EXIT_CODE].number == 7 &&
 	           strcmp(o.rest[0], "true") == 0,
 	   "-nw10 -E7: a value may follow its letter, and a flag stand before it");
 	ok(parse(COMMAND_EXEC, "--lock a -w 1.5 -E=0 -n=no true") == 0 && o.value[OPTION_WAIT].number == 1500 &&
-	           o.value[OPTION_CONFLICT_EXIT].number == 0 && o.value[OPTION_NO_WAIT].number == 0,
+	           o.value[OPTION_CONFLICT_EXIT_CODE].number == 0 && o.value[OPTION_NO_WAIT].number == 0,
 	   "a value may follow a space or '=', and seconds need no unit");
 	ok(parse(COMMAND_EXEC, "--lock a --wait 300ms true") == 0 && o.value[OPTION_WAIT].number == 300,
 	   "but may have one");

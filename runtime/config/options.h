@@ -1,5 +1,7 @@
-/* What the user asked for: the options and their environment variables, parsed.
- * Not how they join with what a script says: that is options_election.h. No I/O.
+/* Room config: what the user asked for, and what of it counts.
+ *
+ * The options and their environment variables, parsed. Not how they join with what a script says: that is
+ * election_settings.h. No I/O.
  * Used by the commands; the one table of options also makes --help, the completion and the suggestions. */
 #ifndef LUNARCH_OPTIONS_H
 #define LUNARCH_OPTIONS_H
@@ -32,73 +34,17 @@ enum command { COMMAND_TABLE(COMMAND_NUMBER) COMMANDS };
 #undef COMMAND_NUMBER
 extern const char *const command_names[COMMANDS + 1]; /* "run" ...; NULL at the end */
 
+#define OPTION_ENUM(NAME, ...) OPTION_##NAME,
+#define O OPTION_ENUM
+#define V OPTION_ENUM
+#define KEPT OPTION_ENUM
 enum option {
-	OPTION_LOCK,
-	OPTION_IDENTITY,
-	OPTION_ADDRESS,
-	OPTION_SERVICE, /* run, exec, check, doctor: of Kubernetes; service/service_target.h reads it */
-	OPTION_LEASE_DURATION,
-	OPTION_RENEW_DEADLINE,
-	OPTION_RETRY_PERIOD,
-	OPTION_STOP_GRACE,
-	OPTION_KILL_ALLOWANCE,
-	OPTION_DRIFT_ALLOWANCE,
-	OPTION_SHUTDOWN_GRACE,
-	OPTION_MAY_LEAD_TIMEOUT,
-	OPTION_START_TIMEOUT,
-	OPTION_PRIORITY, /* these four: who comes next, and when it takes over; options_next joins them */
-	OPTION_PREEMPT,
-	OPTION_PREEMPT_AFTER,
-	OPTION_MAX_TERM,
-	OPTION_RECLAIM,
-	OPTION_NO_RELEASE,
-	OPTION_ONCE,
-	OPTION_EVAL,          /* run, check: text instead of a script; options_script reads it */
-	OPTION_SHELL,         /* exec: a line for /bin/sh instead of a command */
-	OPTION_NO_WAIT,       /* exec */
-	OPTION_WAIT,          /* exec, leader */
-	OPTION_AT_LEAST,      /* exec */
-	OPTION_RESTART,       /* exec: number is an enum restart */
-	OPTION_WARM,          /* exec */
-	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not acquired */
-	OPTION_LEADER_ELECT,  /* these four as in kube-scheduler, for people who come from there */
-	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
-	OPTION_RESOURCE_NAME,
-	OPTION_RESOURCE_NAMESPACE,
-	OPTION_LISTEN,       /* run, exec: the admin endpoint */
-	OPTION_STATE_FILE,   /* run, exec: where the elections stand, as a file */
-	OPTION_STATE_DIR,    /* no variable on purpose: where locks lie must not depend on the environment */
-	OPTION_USER,         /* run, exec; no variable, either: as whom a program runs */
-	OPTION_NO_NEW_PRIVS, /* run, exec */
-	OPTION_RUN_WAIT,     /* cron run: --wait, which takes no time */
-	OPTION_CONTROL,      /* run, exec: where to listen */
-	OPTION_CTL_SOCKET,   /* ctl: where to ask; --control too, but another variable */
-	OPTION_CTL_ELECTION,
-	OPTION_TO,               /* these two: ctl handover */
-	OPTION_HANDOVER_TIMEOUT, /* "timeout", as exec's other name of --wait */
-	OPTION_LIST,
-	OPTION_WATCH,
-	OPTION_PREFIX, /* status --watch */
-	OPTION_VERIFY,
-	OPTION_JSON,
-	OPTION_SYSTEM, /* these six: cron */
-	OPTION_ENV,
-	OPTION_ENV_FILE,
-	OPTION_ON_FAILURE,
-	OPTION_OUTPUT_DIR,
-	OPTION_SENDMAIL,
-	OPTION_FULL,     /* doctor */
-	OPTION_NEW_LOCK, /* new; "lock", as the lock's URL elsewhere */
-	OPTION_FORCE,    /* these three: release */
-	OPTION_TOKEN,
-	OPTION_REASON,
-	OPTION_LOG_FORMAT, /* number is an enum log_format */
-	OPTION_LOG_LEVEL,  /* number is an enum log_level */
-	OPTION_VERBOSE,
-	OPTION_HELP,
-	OPTION_VERSION,
+#include "config/options_table.h"
 	OPTIONS
 };
+#undef O
+#undef V
+#undef KEPT
 
 enum restart { RESTART_NEVER, RESTART_ON_LOSS, RESTART_ALWAYS };
 
@@ -116,19 +62,20 @@ enum option_type {
 };
 
 struct option_info {
-	const char *name;  /* "lock", without dashes */
-	const char *alias; /* another name, as kube-scheduler or flock(1) has it; NULL = none */
-	char letter;       /* 'n', or 0 */
 	enum option_type type;
+	const char *name;       /* "lock", without dashes */
+	const char *alias;      /* another name, as kube-scheduler or flock(1) has it; NULL = none */
+	char letter;            /* 'n', or 0 */
 	const char *value_name; /* "URL"; NULL for a flag */
-	const char *env;        /* "LUNARCH_LOCK", or NULL */
 	const char *preset;     /* the value when nobody gives one; NULL = none */
 	unsigned commands;      /* 1 << COMMAND_RUN | ... */
+	bool is_key;            /* an election of a script may say it, by option_key */
 	const char *help;
+	const char *env; /* "LUNARCH_LOCK", or NULL */
 };
 extern const struct option_info option_table[OPTIONS];
 
-enum option_from { OPTION_PRESET, OPTION_FROM_ENV, OPTION_GIVEN };
+enum option_from { OPTION_PRESET, OPTION_FROM_SCRIPT, OPTION_FROM_ENV, OPTION_GIVEN };
 struct option_value {
 	enum option_from from;
 	const char *text; /* borrowed from argv or the environment; the preset; NULL = none */
@@ -164,7 +111,10 @@ bool options_flag(const struct options *o, enum option which, bool script);
 /* The environment variables of all options, NULL-terminated: to be removed for what a term starts. */
 extern const char *const option_variables[];
 
-/* Where a value came from, for messages: "--lock" or "LUNARCH_LOCK"; out is used if it must be. */
+/* The key of a script's table that says what this option does: "lease_duration". Returns out. */
+const char *option_key(enum option which, char *out, size_t size);
+
+/* Where a value came from, for messages: "--lock", "LUNARCH_LOCK" or "the script"; out is used if it must be. */
 const char *options_source(enum option which, enum option_from from, char *out, size_t size);
 
 /* The word of a NULL-terminated list that was probably meant; NULL if none is near. */
