@@ -241,7 +241,7 @@ static char *fill_in_name(const char *lock, const char *name)
 }
 
 char *election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                            bool several, struct err *err)
+                    bool several, struct err *err)
 {
 	const struct option_value *v = &o->value[OPTION_LOCK];
 	bool given = options_set(o, OPTION_LOCK);

@@ -1,5 +1,5 @@
-/* What an election uses: what its script's table says, joined with the options, the environment and the presets. Not the
- * options themselves (options.h), and not the script: what it says comes as a message. No I/O but looking at the
+/* What an election uses: what its script's table says, joined with the options, the environment and the presets. Not
+ * the options themselves (options.h), and not the script: what it says comes as a message. No I/O but looking at the
  * script's path. Used by run, exec, check and the simulation. */
 #ifndef LUNARCH_ELECTION_SETTINGS_H
 #define LUNARCH_ELECTION_SETTINGS_H

@@ -39,8 +39,13 @@ const struct option_info option_table[OPTIONS] = {
 #define KEPT O
 const char *const option_variables[] = {
 #include "config/options_table.h"
-	"LUNARCH_LOCK_PASSWORD", NULL,
+	"LUNARCH_LOCK_PASSWORD",
+	NULL,
 };
+#undef O
+#undef V
+#undef KEPT
+#undef ROW
 
 static bool belongs(enum option which, enum command command)
 {

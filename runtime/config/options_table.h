@@ -21,8 +21,7 @@ V(RETRY_PERIOD, PERIOD, "retry-period", "leader-elect-retry-period", 0, "P", "2s
   "time between renewals, and between a standby's reads")
 V(STOP_GRACE, PERIOD, "stop-grace", NULL, 0, "G", "3s", LEADS, true,
   "what was started may take so long to stop, then it is killed")
-V(KILL_ALLOWANCE, PERIOD, "kill-allowance", NULL, 0, "K", "1s", LEADS, false,
-  "time set aside for the kernel to kill")
+V(KILL_ALLOWANCE, PERIOD, "kill-allowance", NULL, 0, "K", "1s", LEADS, false, "time set aside for the kernel to kill")
 V(DRIFT_ALLOWANCE, PERIOD, "drift-allowance", NULL, 0, "D", "1s", LEADS, false,
   "time set aside for clocks that run at different rates")
 V(SHUTDOWN_GRACE, DURATION, "shutdown-grace", NULL, 0, "DUR", "30s", LEADS, true,
@@ -43,14 +42,11 @@ V(RECLAIM, FLAG, "reclaim", NULL, 0, NULL, NULL, LEADS, true,
   "this identity lives only once: take its own old record at once")
 V(NO_RELEASE, FLAG, "no-release", NULL, 0, NULL, NULL, RUN | EXEC, false,
   "at the end let the lease expire instead of releasing it")
-V(ONCE, FLAG, "once", NULL, 0, NULL, NULL, RUN, false,
-  "one term, then exit")
+V(ONCE, FLAG, "once", NULL, 0, NULL, NULL, RUN, false, "one term, then exit")
 V(SCRIPT, TEXT, "eval", NULL, 'e', "CODE", NULL, RUN | CHECK, false,
   "Lua text instead of a script; without hooks it is on_leading's body")
-O(SHELL, TEXT, "command", NULL, 'c', "LINE", NULL, EXEC, false,
-  "run this line with /bin/sh instead of a command")
-V(NO_WAIT, FLAG, "no-wait", "nonblock", 'n', NULL, NULL, EXEC, false,
-  "give up at once when another holds the lock")
+O(SHELL, TEXT, "command", NULL, 'c', "LINE", NULL, EXEC, false, "run this line with /bin/sh instead of a command")
+V(NO_WAIT, FLAG, "no-wait", "nonblock", 'n', NULL, NULL, EXEC, false, "give up at once when another holds the lock")
 V(WAIT, WAITING, "wait", "timeout", 'w', "DUR", NULL, EXEC | LEADER, false,
   "wait at most so long for the lock (leader: for an address); 10 is 10s")
 O(RUN_WAIT, FLAG, "wait", NULL, 0, NULL, NULL, CRON, false,
@@ -63,8 +59,7 @@ V(WARM, FLAG, "warm", NULL, 0, NULL, NULL, EXEC, false,
   "start the command while this candidate comes next; it leads when it is told to")
 V(CONFLICT_EXIT_CODE, STATUS, "conflict-exit-code", NULL, 'E', "N", "75", EXEC, false,
   "exit status when the lock was not acquired")
-O(LEADER_ELECT, FLAG, "leader-elect", NULL, 0, NULL, "yes", LEADS, false,
-  "no: without election, every replica works")
+O(LEADER_ELECT, FLAG, "leader-elect", NULL, 0, NULL, "yes", LEADS, false, "no: without election, every replica works")
 O(RESOURCE_LOCK, CHOICE, "leader-elect-resource-lock", NULL, 0, RESOURCES, "leases", LEADS, false,
   "kind of the Kubernetes object")
 O(RESOURCE_NAME, TEXT, "leader-elect-resource-name", NULL, 0, "NAME", NULL, LEADS, false,
@@ -75,8 +70,8 @@ V(LISTEN, TEXT, "listen", NULL, 0, "ADDRESS", NULL, RUN | EXEC | CRON, false,
   "serve a page, who leads, health and metrics over HTTP there (HOST:PORT, unix:PATH)")
 V(STATE_FILE, TEXT, "state-file", NULL, 0, "FILE", NULL, RUN | EXEC | CRON, false,
   "keep a file of JSON there that says who leads, as /status does")
-O(STATE_DIR, TEXT, "state-dir", NULL, 0, "DIR", NULL, LEADS | LEADER | STATUS | HISTORY | LIST | RELEASE | DOCTOR | CTL, false,
-  "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)")
+O(STATE_DIR, TEXT, "state-dir", NULL, 0, "DIR", NULL, LEADS | LEADER | STATUS | HISTORY | LIST | RELEASE | DOCTOR | CTL,
+  false, "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)")
 O(USER, TEXT, "user", NULL, 0, "NAME[:GROUP]", NULL, RUN | EXEC | CRON, false,
   "as root: become that user before anything is opened or started")
 V(NO_NEW_PRIVS, FLAG, "no-new-privs", NULL, 0, NULL, NULL, RUN | EXEC | CRON, false,
@@ -84,23 +79,20 @@ V(NO_NEW_PRIVS, FLAG, "no-new-privs", NULL, 0, NULL, NULL, RUN | EXEC | CRON, fa
 V(CONTROL_SOCKET, TEXT, "control", NULL, 0, "PATH", NULL, RUN | EXEC | CRON, false,
   "socket for `lunarch ctl` (preset: PID.sock in the default directory)")
 KEPT(CONTROL, TEXT, "control", NULL, 0, "PATH", NULL, CTL, false,
-  "socket of the elector (preset: the only one in the default directory)")
+     "socket of the elector (preset: the only one in the default directory)")
 V(ELECTION, TEXT, "election", NULL, 0, "NAME", NULL, CTL | STATUS | HISTORY | LEADER | RELEASE, false,
   "which election, where the script has several")
 O(TO, TEXT, "to", NULL, 0, "ID", NULL, CTL, false,
   "handover: to the candidate of this identity (preset: whoever comes next)")
 O(HANDOVER_TIMEOUT, PERIOD, "timeout", NULL, 0, "DUR", "30s", CTL, false,
   "handover: the candidate that --to names may take so long to become next")
-O(LIST, FLAG, "list", NULL, 0, NULL, NULL, CTL, false,
-  "show the electors that run here")
+O(LIST, FLAG, "list", NULL, 0, NULL, NULL, CTL, false, "show the electors that run here")
 O(WATCH, FLAG, "watch", NULL, 0, NULL, NULL, STATUS, false,
   "go on, and print every change; --lock may be there several times")
 O(PREFIX, TEXT, "prefix", NULL, 0, "URL-PREFIX", NULL, STATUS, false,
   "with --watch: all elections whose lock URL begins so, as `lunarch list` has them")
-O(VERIFY, FLAG, "verify", NULL, 0, NULL, NULL, STATUS, false,
-  "watch for at most one lease whether the leader renews")
-O(JSON, FLAG, "json", NULL, 0, NULL, NULL, CRON | STATUS | HISTORY | LIST | DOCTOR | CTL, false,
-  "print JSON")
+O(VERIFY, FLAG, "verify", NULL, 0, NULL, NULL, STATUS, false, "watch for at most one lease whether the leader renews")
+O(JSON, FLAG, "json", NULL, 0, NULL, NULL, CRON | STATUS | HISTORY | LIST | DOCTOR | CTL, false, "print JSON")
 O(SYSTEM, FLAG, "system", NULL, 0, NULL, NULL, CRON, false,
   "the crontabs have a user before each command, as /etc/crontab and /etc/cron.d have")
 O(ENV, TEXT, "env", NULL, 0, "NAME[=VALUE]", NULL, CRON, false,
@@ -115,10 +107,8 @@ O(SENDMAIL, TEXT, "sendmail", NULL, 0, "PATH", "/usr/sbin/sendmail", CRON, false
   "sends what MAILTO asks for, if this file is there")
 O(FULL, FLAG, "full", NULL, 0, NULL, NULL, DOCTOR, false,
   "examine everything that a lock must do: for who writes one (docs/write-a-lock.md)")
-O(NEW_LOCK, FLAG, "lock", NULL, 0, NULL, NULL, NEW, false,
-  "a lock file for a store of yours, and its test")
-O(FORCE, FLAG, "force", NULL, 0, NULL, NULL, RELEASE, false,
-  "the holder is dead for sure, and cannot release it")
+O(NEW_LOCK, FLAG, "lock", NULL, 0, NULL, NULL, NEW, false, "a lock file for a store of yours, and its test")
+O(FORCE, FLAG, "force", NULL, 0, NULL, NULL, RELEASE, false, "the holder is dead for sure, and cannot release it")
 O(TOKEN, TEXT, "token", NULL, 0, "N", NULL, RELEASE, false,
   "the token in force, so that no newer term is released by mistake")
 O(REASON, TEXT, "reason", NULL, 0, "TEXT", NULL, RELEASE, false,
@@ -127,9 +117,6 @@ V(LOG_FORMAT, CHOICE, "log-format", NULL, 0, "text|json", "text", RUN | EXEC | C
   "lines for people or for programs")
 V(LOG_LEVEL, CHOICE, "log-level", NULL, 0, "debug|info|warn|error", "info", RUN | EXEC | CRON | CHECK, false,
   "the lowest level that is logged")
-O(VERBOSE, FLAG, "verbose", NULL, 'v', NULL, NULL, EXEC, false,
-  "log what goes as it should, too: --log-level debug")
-O(HELP, FLAG, "help", NULL, 'h', NULL, NULL, ALL, false,
-  "this text")
-O(VERSION, FLAG, "version", NULL, 0, NULL, NULL, ALL, false,
-  "versions of Lunarch and its libraries")
+O(VERBOSE, FLAG, "verbose", NULL, 'v', NULL, NULL, EXEC, false, "log what goes as it should, too: --log-level debug")
+O(HELP, FLAG, "help", NULL, 'h', NULL, NULL, ALL, false, "this text")
+O(VERSION, FLAG, "version", NULL, 0, NULL, NULL, ALL, false, "versions of Lunarch and its libraries")

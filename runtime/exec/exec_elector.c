@@ -175,6 +175,7 @@ void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 	          : *st.leader ? st.leader
 	                       : "the store does not answer");
 	exec_leave(x,
-	           *st.leader && !x->trouble ? (int)x->options->value[OPTION_CONFLICT_EXIT_CODE].number : EXIT_UNREACHABLE,
+	           *st.leader && !x->trouble ? (int)x->options->value[OPTION_CONFLICT_EXIT_CODE].number
+	                                     : EXIT_UNREACHABLE,
 	           LEASE_SHUTDOWN);
 }

@@ -516,7 +516,8 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 	}
 	if (s->options.next.preempt && s->larger && instant_passed(instant_add(s->larger_since, s->preempt_after), now))
 		hand_over(s, SUCCESSOR_PRIORITY, a);
-	else if (s->options.next.max_term && next && instant_passed(instant_add(s->role_since, s->options.next.max_term), now))
+	else if (s->options.next.max_term && next &&
+	         instant_passed(instant_add(s->role_since, s->options.next.max_term), now))
 		hand_over(s, SUCCESSOR_ROTATION, a);
 }
 

@@ -32,10 +32,10 @@ enum wire_save_result {
 };
 
 enum wire_election_flag {
-	WIRE_ELECTION_OBSERVER = 1 << 0, /* no on_leading: it never campaigns */
-	WIRE_ELECTION_MAY_LEAD = 1 << 1, /* has the hook: send WIRE_ASK */
-	WIRE_ELECTION_ISOLATE = 1 << 2,  /* wants a worker of its own */
-	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 3, /* the address comes with the answer to WIRE_ASK */
+	WIRE_ELECTION_OBSERVER = 1 << 0,          /* no on_leading: it never campaigns */
+	WIRE_ELECTION_MAY_LEAD = 1 << 1,          /* has the hook: send WIRE_ASK */
+	WIRE_ELECTION_ISOLATE = 1 << 2,           /* wants a worker of its own */
+	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 3,  /* the address comes with the answer to WIRE_ASK */
 	WIRE_ELECTION_PRIORITY_FUNCTION = 1 << 4, /* the priority likewise */
 	WIRE_ELECTION_ON_STOPPED = 1 << 5,
 	WIRE_ELECTION_ON_STOPPING = 1 << 6,

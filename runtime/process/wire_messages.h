@@ -43,16 +43,16 @@
 /* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: parts up to the end of the message. */
 
 /* An election of the script, while it loads. "": the script says nothing about it. */
-#define WIRE_FIELDS_election(F)                                             \
-	F(u32, index) /* 0, 1, ... in the order of the script */            \
-	F(str, name)                                                        \
-	F(str, lock)                                                        \
-	F(str, identity)                                                    \
-	F(str, address)                                                     \
-	F(u32, flags)    /* of enum wire_election_flag */                   \
-	F(str, hooks)    /* their names, for people */                      \
-	F(str, where)    /* "script.lua:12", for messages about this election */ \
-	F(list, said)    /* of struct wire_said */
+#define WIRE_FIELDS_election(F)                                               \
+	F(u32, index) /* 0, 1, ... in the order of the script */              \
+	F(str, name)                                                          \
+	F(str, lock)                                                          \
+	F(str, identity)                                                      \
+	F(str, address)                                                       \
+	F(u32, flags) /* of enum wire_election_flag */                        \
+	F(str, hooks) /* their names, for people */                           \
+	F(str, where) /* "script.lua:12", for messages about this election */ \
+	F(list, said) /* of struct wire_said */
 
 /* A number that the script says by the key of an option (enum option); a time in milliseconds. */
 #define WIRE_FIELDS_said(F) \

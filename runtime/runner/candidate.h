@@ -29,7 +29,7 @@ struct candidate { /* read by its users; number and election are theirs */
 	struct instant out_until;                 /* an operator's order: it sits out until then */
 	struct lease_times times;
 	struct next_options next; /* in force */
-	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
+	nsec allowance;           /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
 	struct service_order *service; /* NULL: no --service */
 	struct term_supervision term;

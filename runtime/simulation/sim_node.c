@@ -237,13 +237,13 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 		return -1;
 	s->term.may_lead.timeout = election_time(o, &s->settings, OPTION_MAY_LEAD_TIMEOUT);
 	s->term.priority_given = options_set(o, OPTION_PRIORITY);
-	term_hooks_configure(&s->term.hooks, &s->times, election_time(o, &s->settings, OPTION_SHUTDOWN_GRACE), s->settings.flags & WIRE_ELECTION_ON_STOPPING,
+	term_hooks_configure(&s->term.hooks, &s->times, election_time(o, &s->settings, OPTION_SHUTDOWN_GRACE),
+	                     s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	s->term.hooks.answer_timeout = election_time(o, NULL, OPTION_START_TIMEOUT);
 	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
 	                     s->times.grace);
-	s->url = election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
-	                               err);
+	s->url = election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1, err);
 	if (!s->url)
 		return -1;
 	sim_know_election(n->sim, s->settings.name, s->settings.lock, s->url);

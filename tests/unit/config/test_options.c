@@ -53,8 +53,8 @@ static void the_table_is_whole(void)
 	for (int i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
 		named &= info->name && info->help && info->commands && !info->value_name == (info->type == OPTION_FLAG);
-		keys &= !info->is_key || (info->type <= OPTION_DURATION || info->type == OPTION_PERIOD ||
-		                          info->type == OPTION_NUMBER);
+		keys &= !info->is_key ||
+		        (info->type <= OPTION_DURATION || info->type == OPTION_PERIOD || info->type == OPTION_NUMBER);
 		presets &= !info->preset || info->type != OPTION_FLAG || strcmp(info->preset, "yes") == 0;
 		if (info->env && strcmp(info->env, "LUNARCH_CONTROL") != 0) {
 			removed &= is_removed(info->env);
