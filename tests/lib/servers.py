@@ -837,7 +837,8 @@ class MySQL(MariaDB):
     def command(self) -> list[str]:
         words = (
             f"--socket={self.socket} --pid-file={self.dir}/pid --port={self.port} --bind-address=127.0.0.1 "
-            "--mysqlx=OFF --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF --table-open-cache=64 "
+            "--mysqlx=OFF --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-dump-at-shutdown=OFF "
+            "--table-open-cache=64 "
             "--max-connect-errors=1000000"
         )
         return [*self.program(), *words.split(), *self.tls(), *self.options]
