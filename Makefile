@@ -317,10 +317,9 @@ test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform $(BUILD)/tests/unit/locks/kubernetes/test_kube_config
 	@$(QUEUE) $(KUBE_QUEUE)
 
-# The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror. They are made five times.
+# The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-deb: export LIMIT=7200
-test-deb: s3-servers consul-server kube-server
-	@scripts/deps.sh deb
+test-deb: deb s3-servers consul-server kube-server
 	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,packages five_commands booted)
 
 # The version before this one beside it on one lock.

@@ -14,7 +14,7 @@ if [ -z "$version" ]; then
   [ -n "$(scripts/git.sh tag --points-at HEAD "v$release")" ] ||
     version=$release~git$(date -u -d "@$epoch" +%Y%m%d%H%M%S).$(scripts/git.sh rev-parse --short HEAD)
 fi
-rm -rf "$out/source"
+rm -rf "$out/source" "$out"/lunarch* # whoever takes ./lunarch_*.deb finds one version
 mkdir -p "$out/source"
 scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
 printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \

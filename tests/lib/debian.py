@@ -33,13 +33,18 @@ def installed_kb(package: str) -> str:
 
 
 def build(directory: str, *version: str) -> dict[str, str]:
-    """The packages, without those of symbols: file by name."""
+    """The packages, made anew: file by name."""
     said = run(os.path.join(ROOT, "scripts", "deb.sh"), directory, *version)
     same(said, "", f"lintian has nothing to say ({os.path.basename(directory)})")
-    note("lintian: no error and no warning")
-    files = [f for f in glob.glob(os.path.join(directory, "*.deb")) if "-dbgsym" not in f]
-    for f in sorted(files):
+    files = made(directory)
+    for f in sorted(files.values()):
         note(f"{os.path.basename(f)}: {os.path.getsize(f) / 1000:.0f} KB, {installed_kb(f)} KB installed")
+    return files
+
+
+def made(directory: str = os.path.join(ROOT, "build", "deb")) -> dict[str, str]:
+    """Those that are there, without those of symbols. make test-deb does `make deb` before the tests."""
+    files = [f for f in glob.glob(os.path.join(directory, "*.deb")) if "-dbgsym" not in f]
     return {os.path.basename(f).split("_")[0]: f for f in files}
 
 

@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 from tests.lib import stores
-from tests.lib.debian import Booted, build, clean_debian, needs
+from tests.lib.debian import Booted, clean_debian, made, needs
 from tests.lib.kube_rig import Cluster
 from tests.lib.kube_store import Kube
 from tests.lib.pki import Pki
@@ -164,8 +164,7 @@ needs("debootstrap", "systemd-nspawn", "etcd")
 home = tempfile.mkdtemp(prefix="lunarch-booted-")
 machine = None
 try:
-    packages = build(os.path.join(home, "packages"))
-    machine = Booted(clean_debian(home, packages))
+    machine = Booted(clean_debian(home, made()))
     machine.must("apt-get install -y -q /root/*.deb")
     draining(machine)
     told_to_the_journal(machine)

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from tests.lib.debian import Booted, build, clean_debian, needs, run
+from tests.lib.debian import Booted, clean_debian, made, needs, run
 from tests.lib.processes import ROOT, wait_for
 from tests.lib.tap import done, note, ok, same
 
@@ -81,8 +81,7 @@ needs("debootstrap", "systemd-nspawn", "etcd", "ip")
 home = tempfile.mkdtemp(prefix="lunarch-five-")
 network = None
 try:
-    packages = build(os.path.join(home, "packages"))
-    clean = clean_debian(home, packages)
+    clean = clean_debian(home, made())
     network = Network()
     url = "http://etcd1:2379".replace("etcd1", HOSTS["etcd1"])
     etcd = subprocess.Popen(

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from typing import Any
 
-from tests.lib.debian import bootstrap, build, needs, run
+from tests.lib.debian import bootstrap, build, made, needs, run
 from tests.lib.processes import ROOT, wait_for
 from tests.lib.tap import done, note, ok, same
 
@@ -152,7 +152,7 @@ def purged(m: Machine, packages: dict[str, str]) -> None:
 needs("debootstrap")
 home = tempfile.mkdtemp(prefix="lunarch-deb-")
 try:
-    first, second = build(os.path.join(home, "first")), build(os.path.join(home, "second"))
+    first, second = made(), build(os.path.join(home, "second"))
     same(digests(first), digests(second), "made twice the packages have the same bytes")
     newer = build(os.path.join(home, "newer"), LATER)
     note(", ".join(f"{name} {os.path.getsize(path) // 1024} kB" for name, path in sorted(first.items())))
