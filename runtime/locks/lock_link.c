@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define AGED_S 0.05      /* between looks whether nobody waits for an answer on a connection that is too old, */
+#define AGED_MOST 20     /* and how many of them */
 #define DIAL_SLACK_S 0.1 /* dialing ends by itself, and says more than a timer can */
 
 void lock_link_enter(struct lock_link *k)
@@ -55,6 +57,7 @@ static void link_hang_up(struct lock_link *k)
 	ev_timer_stop(k->env->loop, &k->timer);
 	ev_timer_stop(k->env->loop, &k->ticker);
 	ev_timer_stop(k->env->loop, &k->sender);
+	ev_timer_stop(k->env->loop, &k->ager);
 	ev_io_stop(k->env->loop, &k->io);
 	dial_cancel(k->dial);
 	k->dial = NULL;
@@ -159,6 +162,9 @@ void lock_link_up(struct lock_link *k)
 	ev_timer_stop(k->env->loop, &k->timer);
 	k->state = LOCK_LINK_UP;
 	k->resting = false;
+	k->aged = 0;
+	if (k->age_s)
+		link_start_timer(k, &k->ager, k->age_s);
 	lock_link_enter(k);
 	if (k->events->up)
 		k->events->up(k->arg);
@@ -235,6 +241,22 @@ static void link_on_sender(struct ev_loop *loop, ev_timer *w, int revents)
 	lock_link_leave(k);
 }
 
+static void link_on_age(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct lock_link *k = w->data;
+
+	(void)loop;
+	(void)revents;
+	lock_link_enter(k);
+	if (k->queue.count && k->aged++ < AGED_MOST) {
+		link_start_timer(k, &k->ager, AGED_S);
+	} else {
+		lock_link_lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was as old as ?max_age= allows");
+		lock_link_raise(k);
+	}
+	lock_link_leave(k);
+}
+
 static void link_on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct lock_link *k = w->data;
@@ -306,8 +328,14 @@ void lock_link_init(struct lock_link *k, struct lock_env *env, const struct lock
 	ev_init(&k->timer, link_on_timer);
 	ev_init(&k->ticker, link_on_tick);
 	ev_init(&k->sender, link_on_sender);
+	ev_init(&k->ager, link_on_age);
 	ev_set_priority(&k->sender, EV_MINPRI);
-	k->io.data = k->timer.data = k->ticker.data = k->sender.data = k;
+	k->io.data = k->timer.data = k->ticker.data = k->sender.data = k->ager.data = k;
+}
+
+void lock_link_limit_age(struct lock_link *k, int seconds)
+{
+	k->age_s = seconds;
 }
 
 void lock_link_free(struct lock_link *k)

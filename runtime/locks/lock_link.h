@@ -69,6 +69,8 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	ev_io io;
 	ev_timer timer, ticker; /* timer: of an attempt; while down, the turn of those who wait */
 	ev_timer sender;        /* never started: of lock_link_send_soon */
+	ev_timer ager;          /* of lock_link_limit_age */
+	int age_s, aged;        /* its limit; how often the connection was too old, and somebody waited for an answer */
 	struct lock_pipeline queue;
 	struct instant heard; /* when bytes came last, or the greeting began */
 
@@ -88,6 +90,12 @@ void lock_link_init(struct lock_link *k, struct lock_env *env, const struct lock
 /* May be called from the link's callbacks: memory goes when they have returned. Nobody's call may be under way. NULL:
  * nothing. */
 void lock_link_free(struct lock_link *k);
+
+#define LOCK_LINK_AGE_MAX 86400 /* seconds; for the URL's option */
+
+/* A connection ends after so many seconds, as soon as nobody waits for an answer, but a second later in any case; and
+ * another one is made, which goes to wherever the name leads by then. 0: it may stay for ever. Before it is up. */
+void lock_link_limit_age(struct lock_link *k, int seconds);
 
 /* ---- for locks ---- */
 

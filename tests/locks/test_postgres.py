@@ -445,13 +445,13 @@ class Balancer(Server):
 
 def moved() -> None:
     """A balancer's name moves to another server, while the old one still takes writes: whether what is open is cut, as
-    docs/locks.md demands, decides whether the old leader goes on."""
+    docs/locks.md demands, or is limited in age, decides whether the old leader goes on."""
     with Postgres() as old, Postgres() as new:
-        for cut in ("", "on-marked-down shutdown-sessions"):
+        for cut, age in (("", 0), ("", 1), ("on-marked-down shutdown-sessions", 0)):
             healthy = socket.create_server(("127.0.0.1", 0), backlog=100)  # as what says that the server is the primary
             check = f"check port {healthy.getsockname()[1]} inter 100ms fall 1"
             with Balancer(f"{old.port} {check} {cut}", f"{new.port} backup") as balancer:
-                url = f"postgres://{old.superuser}@127.0.0.1:{balancer.port}/postgres#m{len(cut)}"
+                url = f"postgres://{old.superuser}@127.0.0.1:{balancer.port}/postgres?{f'max_age={age}' if age else ''}#m{len(cut)}"
                 d = opened(url)
                 w = d.write(term(), "")
                 token = w["token"]
@@ -467,6 +467,12 @@ def moved() -> None:
                         return False
 
                 ok(wait_for(behind_it), "moved: new connections come to the other server")
+                if age:
+                    r = tried(lambda: d.write(record("a", token=token), w["version"], within=SHORT), "failed")
+                    good = told(r, "is not there any more")
+                    ok(good, "moved: with ?max_age= the old leader leaves the old one, where it could have gone on", r)
+                    d.end()
+                    continue
                 w = d.write(record("a", token=token), w["version"], within=SHORT)
                 if cut:
                     ok(w["outcome"] != "ok", "moved: what was open is cut, and the old leader cannot renew")

@@ -332,6 +332,7 @@ def strangers() -> None:
         ("redis://h/", "name is missing"),
         ("redis://h:0/x", "port"),
         ("redis://u:secret@h/x?replicas=many", "number from 0"),
+        ("redis://u:secret@h/x?max_age=0", "number from 1"),
         ("rediss://u:secret@h/x", "no TLS"),
     ):
         d = Driver()
@@ -920,6 +921,29 @@ def moved() -> None:
         s.close()
 
 
+def ages() -> None:
+    """A name moves to another server, while the old one takes writes on what is open: a connection's age ends that."""
+    with Redis() as old, Redis() as new:
+        for age in ("", "?max_age=1"):
+            way = Proxy(old.port)
+            d = opened(f"redis://127.0.0.1:{way.port}/a{age}")
+            e = opened(f"redis://127.0.0.1:{way.port}/a{age}")
+            d.do("watch")
+            w = acquire(e, term(), e.read().get("version", ""))
+            w = e.write(record("e"), w["version"])
+            way.target = ("127.0.0.1", new.port)
+            if not age:
+                w = e.write(record("e"), w["version"], durable=False)
+                same(w["outcome"], "ok", "ages: what is open stays where it was: the old leader goes on")
+                d.end(), e.end(), way.close()
+                continue
+            r = tried(lambda: e.read(within=SHORT), "absent")
+            same(r["outcome"], "absent", "ages: with ?max_age= it comes to the new one, which has no record")
+            listens = wait_for(lambda: new.cli("PUBSUB", "NUMSUB", "{a}:changed").split()[-1] == "1")
+            ok(listens, "ages: and so does who only listens")
+            d.end(), e.end(), way.close()
+
+
 def quiet() -> None:
     """Who writes is not told of its own writes, so that a renewal is one request."""
     with Redis() as server:
@@ -1064,5 +1088,6 @@ at_once(
     clock_set,
     hangs,
     moved,
+    ages,
 )
 done()

@@ -411,6 +411,7 @@ struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, cons
 	k->place = place;
 	k->events = events;
 	k->login = pg_login_new(&k->link, place, link_on_login);
+	lock_link_limit_age(&k->link, place->max_age);
 	return &k->link;
 }
 

@@ -114,7 +114,9 @@ void pg_server_stamp(struct pg_server *s, char *out)
 
 static bool server_serves(const struct lock_server *base, const void *place)
 {
-	return strcmp(((const struct pg_server *)base)->place->uri, ((const struct pg_place *)place)->uri) == 0;
+	const struct pg_place *own = ((const struct pg_server *)base)->place, *p = place;
+
+	return strcmp(own->uri, p->uri) == 0 && own->max_age == p->max_age;
 }
 
 static struct lock_server *server_make(struct lock_env *env, void *place)

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "locks/lock_link.h"
 #include "locks/lock_url.h"
 
 #include <ctype.h>
@@ -139,7 +140,16 @@ static void place_print_hosts(struct buf *b, const struct pg_place *p)
 
 /* ---- the URL ---- */
 
-/* Takes our own option out of the query; libpq knows the others. */
+static bool url_take_age(struct pg_url *u, const char *text, size_t len)
+{
+	char digits[8], *end;
+
+	snprintf(digits, sizeof digits, "%.*s", (int)len, text);
+	u->max_age = isdigit((unsigned char)*digits) ? (int)strtol(digits, &end, 10) : 0;
+	return len < sizeof digits && u->max_age >= 1 && !*end && u->max_age <= LOCK_LINK_AGE_MAX;
+}
+
+/* Takes our own options out of the query; libpq knows the others. */
 static const char *url_split_query(struct pg_url *u, const char *query, size_t len, struct buf *uri)
 {
 	const char *end = query + len, *before = "?";
@@ -152,6 +162,9 @@ static const char *url_split_query(struct pg_url *u, const char *query, size_t l
 			u->table = lock_url_decode(query + 6, n - 6);
 			if (!u->table)
 				return "the table's name has a bad percent escape";
+		} else if (n >= 8 && strncmp(query, "max_age=", 8) == 0) {
+			if (!url_take_age(u, query + 8, n - 8))
+				return "max_age: expected seconds, a number from 1 to 86400";
 		} else if (n) {
 			buf_adds(uri, before);
 			buf_add(uri, query, n);
@@ -190,8 +203,10 @@ int pg_url_parse(struct pg_url *u, const char *text, struct err *err)
 		u->place = place_new(uri.data, err);
 	else
 		err_set(err, ERR_USAGE, "%s", wrong);
-	if (u->place)
+	if (u->place) {
+		u->place->max_age = u->max_age;
 		return 0;
+	}
 	if (wrong && uri.data) {
 		explicit_bzero(uri.data, uri.len);
 		buf_fini(&uri);

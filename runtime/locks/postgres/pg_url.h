@@ -1,6 +1,6 @@
-/* The URL of a lock in PostgreSQL: a libpq URI, with ?table=NAME among its options and the lock's name behind a '#';
- * and the place that the URI, service files and environment variables name. Not a connection, and no network. Used by
- * the PostgreSQL lock, its servers and links. */
+/* The URL of a lock in PostgreSQL: a libpq URI, with ?table=NAME and ?max_age=SECONDS among its options and the lock's
+ * name behind a '#'; and the place that the URI, service files and environment variables name. Not a connection, and no
+ * network. Used by the PostgreSQL lock, its servers and links. */
 #ifndef LUNARCH_PG_URL_H
 #define LUNARCH_PG_URL_H
 
@@ -14,6 +14,7 @@ struct pg_place {                  /* a server and database: the same where uri 
 	char *uri;                 /* for libpq, without what is ours */
 	char *password;            /* from LUNARCH_LOCK_PASSWORD; NULL */
 	PQconninfoOption *options; /* every one that libpq would use */
+	int max_age;               /* ?max_age=: seconds; 0: none */
 	unsigned timeline;         /* the newest that a link has seen there; 0: none */
 };
 void pg_place_free(struct pg_place *p);
@@ -28,6 +29,7 @@ struct pg_url { /* all of it the caller's to free */
 	struct pg_place *place;
 	char *name;
 	char *table; /* NULL: not given */
+	int max_age; /* the place's; 0: not given */
 };
 
 /* text: what follows "postgres:". -1: *err, in which nothing of it is that may be a password; u is empty then. */

@@ -566,7 +566,7 @@ static const struct lock_ops ops;
 
 static struct lock *redis_open(struct lock_env *env, const char *text, struct err *err)
 {
-	static const char *const known[] = { "replicas", NULL };
+	static const char *const known[] = { "replicas", "max_age", NULL };
 	struct redis_place place;
 	struct lock_url *u = &place.url;
 
@@ -576,7 +576,8 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 	char *shown = lock_url_print(u, ops.scheme);
 	if (!*key)
 		err_set(err, ERR_USAGE, "the key's name is missing (expected redis://HOST:PORT/KEY)");
-	if (!*key || lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0) {
+	if (!*key || lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0 ||
+	    lock_url_number(u, "max_age", 1, LOCK_LINK_AGE_MAX, 0, &place.max_age, err) < 0) {
 		err_wrap(err, "lock \"%s\"", shown);
 		free(shown);
 		lock_url_fini(u);

@@ -261,7 +261,7 @@ static bool server_serves(const struct lock_server *server, const void *place)
 	const struct redis_server *s = (const struct redis_server *)server;
 	const struct redis_place *p = place;
 
-	return s->place.db == p->db && s->place.replicas == p->replicas &&
+	return s->place.db == p->db && s->place.replicas == p->replicas && s->place.max_age == p->max_age &&
 	       lock_url_same_servers(&s->place.url, &p->url);
 }
 
@@ -275,6 +275,7 @@ static void host_init(struct redis_host *h, struct redis_server *s, struct lock_
 	h->call.answered = host_on_answered;
 	h->call.lost = host_on_lost;
 	h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
+	lock_link_limit_age(h->link, s->place.max_age);
 }
 
 static bool host_is(const struct redis_host *h, const char *name, int port)
@@ -356,6 +357,7 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 		host_init(&s->host[i], s, env, s->place.url.host[i].name, s->place.url.host[i].port);
 	s->link = s->host->link;
 	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &notices, server_on_push, s);
+	lock_link_limit_age(s->base.notices, s->place.max_age);
 	return &s->base;
 }
 

@@ -9,7 +9,7 @@
 
 struct redis_place {
 	struct lock_url url;
-	int db, replicas;
+	int db, replicas, max_age; /* the last in seconds */
 };
 
 struct redis_server {            /* of locks with the same hosts, user, password, database and replicas */

@@ -507,6 +507,35 @@ static void test_send_soon(struct lock_env *env)
 	peer_fini(&p);
 }
 
+static void test_age(struct lock_env *env)
+{
+	struct peer p;
+	struct lock_url url;
+	struct told t;
+	struct asker a;
+
+	peer_init(&p, env->loop, GOOD);
+	name_peers(&url, 1, (const struct peer *const[]){ &p });
+	struct lock_link *k = link_to(env, &url, &t);
+	lock_link_limit_age(k, 1);
+	lock_link_raise(k);
+	run_until(env->loop, &t.ups, 2);
+	is_int(p.accepted, 2, "a connection that is too old is made anew, though nobody asks");
+	p.mute = true;
+	a = asker_on(k);
+	lock_link_want(k, &a.call);
+	run_until(env->loop, &k->aged, 1);
+	peer_say(&p, "answer\n");
+	run_until(env->loop, &t.ups, 3);
+	ok(a.answers == 1 && a.losses == 0, "an answer is waited for");
+	lock_link_want(k, &a.call);
+	run_until(env->loop, &t.ups, 4);
+	ok(a.losses == 1 && a.sent, "but not for ever: it is lost");
+	lock_link_free(k);
+	lock_url_fini(&url);
+	peer_fini(&p);
+}
+
 /* ---- operations ---- */
 
 static void on_done(void *arg, const struct lock_result *r)
@@ -800,6 +829,7 @@ int main(void)
 	test_lost(&env);
 	test_late(&env);
 	test_send_soon(&env);
+	test_age(&env);
 	test_operation(&env);
 	test_doubt(&env);
 	test_channel(&env);

@@ -32,6 +32,11 @@ int main(void)
 	is_printed("//me@h/d?sslmode=require&table=t#n", "postgres://me@h:5432/d?table=t#n");
 	is_printed("//me@h/d?port=x/y%01#n", "postgres://me@h:x%2Fy%01/d#n"); /* libpq says so when it connects */
 	is_printed("//me@h:x%2Fy%01/d#n", "postgres://me@h:x%2Fy%01/d#n");
+	is_printed("//me@h/d?max_age=60#n", "postgres://me@h:5432/d#n");
+	is_refused("//h/d?max_age=0#n");
+	is_refused("//h/d?max_age=60s#n");
+	is_refused("//h/d?max_age=86401#n");
+	is_refused("//h/d?max_age=10000000#n");
 	is_refused("//h/d?no=such#n");
 	is_refused("//h/d?sslmode\"b#n"); /* libpq's message has the word by which we know that all else is right */
 	is_refused("//h/d?sslmodes=require#n");
