@@ -451,7 +451,8 @@ def moved() -> None:
             healthy = socket.create_server(("127.0.0.1", 0), backlog=100)  # as what says that the server is the primary
             check = f"check port {healthy.getsockname()[1]} inter 100ms fall 1"
             with Balancer(f"{old.port} {check} {cut}", f"{new.port} backup") as balancer:
-                url = f"postgres://{old.superuser}@127.0.0.1:{balancer.port}/postgres?{f'max_age={age}' if age else ''}#m{len(cut)}"
+                options = f"?max_age={age}" if age else ""
+                url = f"postgres://{old.superuser}@127.0.0.1:{balancer.port}/postgres{options}#m{len(cut)}"
                 d = opened(url)
                 w = d.write(term(), "")
                 token = w["token"]
