@@ -935,13 +935,15 @@ def ages() -> None:
             if not age:
                 w = e.write(record("e"), w["version"], durable=False)
                 same(w["outcome"], "ok", "ages: what is open stays where it was: the old leader goes on")
-                d.end(), e.end(), way.close()
+                d.end(), e.end()
+                way.close()
                 continue
             r = tried(lambda: e.read(within=SHORT), "absent")
             same(r["outcome"], "absent", "ages: with ?max_age= it comes to the new one, which has no record")
             listens = wait_for(lambda: new.cli("PUBSUB", "NUMSUB", "{a}:changed").split()[-1] == "1")
             ok(listens, "ages: and so does who only listens")
-            d.end(), e.end(), way.close()
+            d.end(), e.end()
+            way.close()
 
 
 def quiet() -> None:
