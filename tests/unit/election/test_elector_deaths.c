@@ -148,11 +148,18 @@ static void dead_before(void)
 	bury(&h);
 }
 
+static void on_dead(void *arg)
+{
+	++*(int *)arg;
+}
+
 /* Of what a record of another machine says nothing can be proved. */
 static void elsewhere(void)
 {
 	struct candidate c;
 	struct holder h, far;
+	int told = 0;
+	struct death_watch another = { .dead = on_dead, .arg = &told };
 
 	hold_lock(&h);
 	put(&h, 1);
@@ -164,9 +171,11 @@ static void elsewhere(void)
 	far.record.term = 8;
 	put(&far, 2);
 	ok(until(&c.seat, &c.others, 2) && c.doubt == 0, "another machine's leader takes its place");
+	death_watch_watch(c.deaths, &another, &h.record); /* told when the elector would be */
 	end(&h);
 	end(&far);
-	ok(!within(&c.seat, &c.leads, 1, A_WHILE_S), "the death of the one that led before is no proof about it");
+	ok(until(&c.seat, &told, 1) && !within(&c.seat, &c.leads, 1, A_WHILE_S),
+	   "the death of the one that led before is no proof about it");
 	is_int(said_dead, 0, "nor is it called dead");
 	far.record.renewed_us = clock_wall_us() - INT64_C(2000) * HOUR_MS;
 	far.record.term = 9;
