@@ -209,10 +209,13 @@ def test_of(case: Any, fires: bool) -> Any:
     return {"interval": "5m" if alert == "JobLate" else "15s", "input_series": series, "alert_rule_test": [test]}
 
 
-def failed(name: str, rules: str, fires: bool) -> tuple[list[str], str]:
-    """The alerts whose case does not hold with these rules, and what promtool says."""
-    path = write(f"{name}-test.yml", {"rule_files": [rules], "tests": [test_of(case, fires) for case in CASES]})
-    r = promtool("test", "rules", path)
+def failed(name: str, rules: dict[str, str], fires: bool) -> tuple[list[str], str]:
+    """The alerts whose case does not hold with the rules in their file, and what promtool says."""
+    paths = [
+        write(f"{name}-{number}-test.yml", {"rule_files": [rules[case[0]]], "tests": [test_of(case, fires)]})
+        for number, case in enumerate(CASES)
+    ]
+    r = promtool("test", "rules", *paths)
     said = r.stdout + r.stderr
     found = re.findall(r"alertname: (\w+), time:", said)
     if r.returncode and not found:
@@ -220,12 +223,16 @@ def failed(name: str, rules: str, fires: bool) -> tuple[list[str], str]:
     return found, said
 
 
-def with_expressions(name: str, rules: Any, change: str) -> str:
-    """The rules, each with its expression put into this one."""
-    changed = yaml.safe_load(yaml.safe_dump(rules))
-    for rule in changed["groups"][0]["rules"]:
-        rule["expr"] = change % rule["expr"]
-    return write(f"{name}.yml", changed)
+def with_expressions(name: str, rules: Any, change: str) -> dict[str, str]:
+    """For each alert a file with its rule alone, whose expression is put into this one."""
+    return {
+        rule["alert"]: write(
+            f"{name}-{rule['alert']}.yml",
+            {"groups": [{"name": group["name"], "rules": [{**rule, "expr": change % rule["expr"]}]}]},
+        )
+        for group in rules["groups"]
+        for rule in group["rules"]
+    }
 
 
 def main() -> None:
@@ -237,8 +244,8 @@ def main() -> None:
         rules = yaml.safe_load(f)
     names = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     same(list(dict.fromkeys(case[0] for case in CASES)), names, "each alert has its cases, in the order of the file")
-    fires, said = failed("fires", path, True)
-    silent, more = failed("silent", path, False)
+    fires, said = failed("fires", dict.fromkeys(names, path), True)
+    silent, more = failed("silent", dict.fromkeys(names, path), False)
     for name in names:
         ok(name not in fires, f"{name}: fires, with its text", said)
         ok(name not in silent, f"{name}: is silent just beside that", more)
