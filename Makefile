@@ -287,7 +287,7 @@ built-asan:
 asan-programs: all $(BUILD)/conform $(UNIT)
 built-tsan:
 	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/tsan WERROR= HARDEN= CFLAGS='$(TSAN)' LDFLAGS='-fsanitize=thread' tsan-programs
-tsan-programs: $(BUILD)/lunarch $(BUILD)/conform $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
+tsan-programs: $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
 # Entries again and again, alone and beside a load: make test-again N=20 ENTRIES='plain:tests/cli/page.py asan:*/test_redis.py'. What was

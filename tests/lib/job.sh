@@ -29,7 +29,7 @@ case $suite in
   # On a disk: what is in memory is written without a thread (runtime/locks/file/lock_file.c). What a race is, any process of the test
   # may say, in a file of its own. Without random addresses, of which the kernel may use more bits than the sanitizer knows.
   tsan)
-    export RACE=50 ON_DISK=1 LUNARCH="$PWD/build/tsan/lunarch"
+    export ON_DISK=1
     races=$(mktemp -d)
     chmod 1777 "$races" # some have another user
     export TSAN_OPTIONS="log_path=$races/race exitcode=0 die_after_fork=0 ${TSAN_OPTIONS:-}"
