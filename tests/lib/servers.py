@@ -664,8 +664,9 @@ class Bouncer(Server):
 
     user = "postgres"
 
-    def __init__(self, postgres: Any, mode: str = "transaction", start: bool = True) -> None:
-        self.postgres, self.mode = postgres, mode
+    def __init__(self, postgres: Any, mode: str = "transaction", start: bool = True, sessions: int = 20) -> None:
+        """sessions: of the server, at most, which all clients share."""
+        self.postgres, self.mode, self.sessions = postgres, mode, sessions
         super().__init__(start)
 
     def prepare(self) -> None:
@@ -682,6 +683,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {self.dir}/users
 pool_mode = {self.mode}
+default_pool_size = {self.sessions}
 """
             )
 
