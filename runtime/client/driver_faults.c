@@ -168,15 +168,16 @@ static void fault_put_raw(struct driver_faults *f, struct wire *w, struct buf *m
 
 static bool faults_spoil_question(struct driver_faults *f, struct buf *m)
 {
-	struct wire w, id;
+	struct wire w, front;
 	enum driver_type type = driver_message_open(&w, m->data, m->len);
 
-	id = w;
+	front = w;
 	if (type < DRIVER_READ || type > DRIVER_ABOUT)
 		return false;
+	uint64_t id = wire_get_u64(&front); /* before the message is another one */
 	if (type == DRIVER_WRITE && f->raw)
 		fault_put_raw(f, &w, m);
-	return fault_begin(f, wire_get_u64(&id));
+	return fault_begin(f, id);
 }
 
 static void faults_on_late(struct ev_loop *loop, ev_timer *timer, int revents)
