@@ -1,98 +1,71 @@
 #include "script/bind.h"
 
 #include <lauxlib.h>
-#include <lualib.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-/* lua-cjson reads every number as a float, writes 14 digits, and cannot tell an empty array from an empty object. So
- * these values pass through it as marked strings. Decoding marks them in the text before cjson reads it, and replaces
- * the marked strings in the result. Encoding marks them in a copy of the value, and replaces them in cjson's text. A
- * mark is a character with which hardly any string begins, and a letter. A string of the user that begins with that
- * character gets the mark of a plain string. */
-#define MARK '\x7f'
-#define MARK_ESCAPE "\\u007f" /* how cjson writes it */
-enum { MARK_NUMBER = 'n', MARK_EMPTY = 'a', MARK_STRING = 's' };
-
+/* JSON (RFC 8259) read into Lua values and written from them. Not lua-cjson, which reads every number as a float,
+ * writes 14 digits, and cannot tell an empty array from an empty object; null is the same value as lua-cjson's. */
 #define ARRAY_TYPE "lunarch.json.array"
-#define DEPTH_MAX 1000 /* cjson's limit */
-/* cjson counts in int, doubles its buffer, and reserves six bytes for each byte of a text. With more bytes its counter
- * would overflow, and it would crash. */
+#define DEPTH_MAX 1000
 #define BYTES_MAX (128 * 1024 * 1024)
-#define EXACT_INTEGER INT64_C(100000000000000) /* below it cjson's 14 digits are enough */
+#define NESTED "nested too deeply"
 
-/* ---- cjson, loaded when it is first needed ---- */
+/* ---- decode ---- */
 
-/* Pushes cjson's function of that name. [-0, +1, e] */
-static void push_cjson(lua_State *L, const char *name)
-{
-	static const char key;
-
-	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
-		lua_pop(L, 1);
-		lua_getglobal(L, "require");
-		lua_pushliteral(L, "cjson");
-		if (lua_pcall(L, 1, 1, 0) != LUA_OK)
-			luaL_error(L, "json needs lua-cjson (Debian: apt install lua-cjson): %s", lua_tostring(L, -1));
-		lua_getfield(L, -1, "new");
-		lua_call(L, 0, 1); /* an instance of our own: the script may configure another */
-		static const char *const strict[] = { "decode_invalid_numbers", "encode_invalid_numbers" };
-		for (int i = 0; i < 2; i++) {
-			lua_getfield(L, -1, strict[i]);
-			lua_pushboolean(L, 0);
-			lua_call(L, 1, 0);
-		}
-		lua_pushvalue(L, -1);
-		lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
-		lua_remove(L, -2);
-	}
-	lua_getfield(L, -1, name);
-	lua_remove(L, -2);
-}
-
-/* ---- decode: marking the text ---- */
-
-struct text {
-	const char *start, *at, *end;
-	bool marked;
+struct json_text {
+	lua_State *L;
+	const char *start, *at, *end; /* a zero byte is at the end */
+	const char *wrong;
+	int depth;
 };
 
-static size_t digits(const char *p, const char *end)
+static bool text_is_wrong(struct json_text *t, const char *what)
 {
-	size_t n = 0;
+	t->wrong = *t->at == '\0' && t->at < t->end ? "a zero byte" : what;
+	return false;
+}
 
-	while (p + n < end && p[n] >= '0' && p[n] <= '9')
-		n++;
-	return n;
+static char next_char(struct json_text *t)
+{
+	t->at += strspn(t->at, " \t\r\n");
+	return *t->at;
+}
+
+static bool skip_char(struct json_text *t, char c)
+{
+	bool is = next_char(t) == c;
+
+	t->at += is;
+	return is;
+}
+
+static size_t digits(const char *p)
+{
+	return strspn(p, "0123456789");
 }
 
 /* Length of the number at start by JSON's grammar (RFC 8259, 6); 0 if it is none. */
-static size_t number_len(const char *start, const char *end)
+static size_t number_len(const char *start)
 {
-	const char *p = start;
-	size_t n;
+	const char *p = start + (*start == '-');
+	size_t n = digits(p);
 
-	if (p < end && *p == '-')
-		p++;
-	n = digits(p, end);
 	if (n == 0 || (n > 1 && *p == '0'))
 		return 0;
 	p += n;
-	if (p < end && *p == '.') {
-		n = digits(p + 1, end);
+	if (*p == '.') {
+		n = digits(p + 1);
 		if (n == 0)
 			return 0;
 		p += n + 1;
 	}
-	if (p < end && (*p == 'e' || *p == 'E')) {
-		p++;
-		if (p < end && (*p == '+' || *p == '-'))
-			p++;
-		n = digits(p, end);
+	if (*p == 'e' || *p == 'E') {
+		p += 1 + (p[1] == '+' || p[1] == '-');
+		n = digits(p);
 		if (n == 0)
 			return 0;
 		p += n;
@@ -100,176 +73,175 @@ static size_t number_len(const char *start, const char *end)
 	return (size_t)(p - start);
 }
 
-/* Length of the string at start, with both quotes; up to the end of the text if the closing quote is missing. */
-static size_t string_len(const char *start, const char *end)
+/* An integer that does not fit is a float, as in a script. */
+static bool push_number(struct json_text *t)
 {
-	const char *p = start + 1;
+	lua_State *L = t->L;
+	size_t len = number_len(t->at);
 
-	while (p < end && *p != '"')
-		p += *p == '\\' && p + 1 < end ? 2 : 1;
-	return (size_t)((p < end ? p + 1 : end) - start);
-}
-
-static bool begins_with_mark(const char *p, const char *end)
-{
-	return (p < end && *p == MARK) || (end - p >= 6 && strncasecmp(p, MARK_ESCAPE, 6) == 0);
-}
-
-static size_t empty_array_len(const char *start, const char *end)
-{
-	const char *p = start + 1;
-
-	while (p < end && strchr(" \t\r\n", *p) && *p)
-		p++;
-	return p < end && *p == ']' ? (size_t)(p + 1 - start) : 0;
-}
-
-static void add_marked(luaL_Buffer *b, struct text *t, char mark, const char *s, size_t len)
-{
-	t->marked = true;
-	luaL_addchar(b, '"');
-	luaL_addchar(b, MARK);
-	luaL_addchar(b, mark);
-	luaL_addlstring(b, s, len);
-	luaL_addchar(b, '"');
-}
-
-static bool mark_token(luaL_Buffer *b, struct text *t)
-{
-	const char *p = t->at;
-	size_t len;
-
-	if (*p == '"') {
-		len = string_len(p, t->end);
-		luaL_addchar(b, '"');
-		if (begins_with_mark(p + 1, t->end)) {
-			t->marked = true;
-			luaL_addchar(b, MARK);
-			luaL_addchar(b, MARK_STRING);
-		}
-		luaL_addlstring(b, p + 1, len - 1);
-	} else if (*p == '-' || (*p >= '0' && *p <= '9')) {
-		len = number_len(p, t->end);
-		if (len == 0)
-			return false;
-		bool negative_zero = len == 2 && p[0] == '-' && p[1] == '0'; /* which only a float can be */
-		add_marked(b, t, MARK_NUMBER, negative_zero ? "-0.0" : p, negative_zero ? 4 : len);
-	} else if (*p == '[' && (len = empty_array_len(p, t->end)) > 0) {
-		add_marked(b, t, MARK_EMPTY, "", 0);
-	} else {
-		luaL_addchar(b, *p);
-		len = 1;
+	if (len == 0)
+		return text_is_wrong(t, "an invalid number");
+	lua_pushlstring(L, t->at, len);
+	lua_stringtonumber(L, lua_tostring(L, -1));
+	lua_remove(L, -2);
+	if (!isfinite(lua_tonumber(L, -1)))
+		return text_is_wrong(t, "a number that is out of range");
+	if (len == 2 && memcmp(t->at, "-0", 2) == 0) {
+		lua_pop(L, 1);
+		lua_pushnumber(L, -0.0); /* which only a float can be */
 	}
 	t->at += len;
 	return true;
 }
 
-/* ---- decode: unmarking the values ---- */
-
-static bool unmark(lua_State *L, int *replaced);
-
-/* Replaces the marked keys, which unmark_table has collected. false: one is not a string. */
-static bool rename_keys(lua_State *L, int table, int keys)
+/* Behind a backslash and a u. -1: it is none. */
+static long hex4(const char *p)
 {
-	lua_Integer n = (lua_Integer)lua_rawlen(L, keys);
+	char digits[5] = "";
 
-	for (lua_Integer i = 1; i <= n; i++) {
-		size_t len;
-		lua_rawgeti(L, keys, i);
-		const char *key = lua_tolstring(L, -1, &len);
-		if (key[1] != MARK_STRING)
-			return false;
-		lua_pushlstring(L, key + 2, len - 2);
-		lua_pushvalue(L, -2);
-		lua_rawget(L, table);
-		lua_rawset(L, table);
-		lua_pushnil(L);
-		lua_rawset(L, table);
+	memcpy(digits, p, strnlen(p, 4));
+	return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
+}
+
+static bool add_unicode(struct json_text *t, luaL_Buffer *b)
+{
+	long code = hex4(t->at + 2), low;
+
+	if (code >= 0xd800 && code < 0xdc00) {
+		low = t->at[6] == '\\' && t->at[7] == 'u' ? hex4(t->at + 8) : -1;
+		code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + low - 0xdc00 : -1;
+		t->at += code < 0 ? 0 : 6;
+	} else if (code >= 0xdc00 && code < 0xe000) {
+		code = -1;
 	}
+	if (code < 0)
+		return text_is_wrong(t, "an invalid escape");
+	t->at += 6;
+	lua_pushfstring(t->L, "%U", code);
+	luaL_addvalue(b);
 	return true;
 }
 
-static bool is_marked(lua_State *L, int index)
+static bool add_escaped(struct json_text *t, luaL_Buffer *b)
 {
-	return lua_type(L, index) == LUA_TSTRING && lua_tostring(L, index)[0] == MARK;
+	static const char escapes[] = "\"\\/bfnrt", chars[] = "\"\\/\b\f\n\r\t";
+	char c = t->at[1];
+
+	if (c == 'u')
+		return add_unicode(t, b);
+	const char *e = c ? strchr(escapes, c) : NULL;
+	if (!e)
+		return text_is_wrong(t, "an invalid escape");
+	luaL_addchar(b, chars[e - escapes]);
+	t->at += 2;
+	return true;
 }
 
-/* Replaces the marked strings in the table at the top of the stack, and in its values. */
-static bool unmark_table(lua_State *L)
+/* Bytes that are not UTF-8 are let through. */
+static bool push_string(struct json_text *t)
 {
-	int table = lua_gettop(L), keys = 0, nkeys = 0;
-	bool good = true;
+	luaL_Buffer b;
 
-	luaL_checkstack(L, 8, "json: nested too deeply");
-	lua_pushnil(L);
-	keys = lua_gettop(L);
-	lua_pushnil(L);
-	while (good && lua_next(L, table)) {
-		int replaced = 0;
-		good = unmark(L, &replaced);
-		if (is_marked(L, -2)) {
-			if (nkeys == 0) {
-				lua_newtable(L);
-				lua_replace(L, keys);
-			}
-			lua_pushvalue(L, -2);
-			lua_rawseti(L, keys, ++nkeys);
-		}
-		if (replaced) {
-			lua_pushvalue(L, -2);
-			lua_insert(L, -2);
-			lua_rawset(L, table); /* an existing key may be set during lua_next */
-		} else {
-			lua_pop(L, 1);
-		}
+	luaL_buffinit(t->L, &b);
+	t->at++;
+	while (*t->at != '"') {
+		size_t n = strcspn(t->at, "\"\\");
+		luaL_addlstring(&b, t->at, n);
+		t->at += n;
+		if (*t->at == '\0')
+			return text_is_wrong(t, "a text without its closing quote");
+		if (*t->at == '\\' && !add_escaped(t, &b))
+			return false;
 	}
-	good = good && (nkeys == 0 || rename_keys(L, table, keys));
-	lua_settop(L, table);
+	t->at++;
+	luaL_pushresult(&b);
+	return true;
+}
+
+static bool push_value(struct json_text *t);
+
+static bool push_array(struct json_text *t)
+{
+	lua_newtable(t->L);
+	if (skip_char(t, ']')) {
+		luaL_setmetatable(t->L, ARRAY_TYPE);
+		return true;
+	}
+	for (lua_Integer i = 1;; i++) {
+		if (!push_value(t))
+			return false;
+		lua_rawseti(t->L, -2, i);
+		if (skip_char(t, ']'))
+			return true;
+		if (!skip_char(t, ','))
+			return text_is_wrong(t, "expected a comma or the array's end");
+	}
+}
+
+static bool push_object(struct json_text *t)
+{
+	lua_newtable(t->L);
+	if (skip_char(t, '}'))
+		return true;
+	for (;;) {
+		if (next_char(t) != '"')
+			return text_is_wrong(t, "expected a key, which is a text,");
+		if (!push_string(t))
+			return false;
+		if (!skip_char(t, ':'))
+			return text_is_wrong(t, "expected a colon");
+		if (!push_value(t))
+			return false;
+		lua_rawset(t->L, -3);
+		if (skip_char(t, '}'))
+			return true;
+		if (!skip_char(t, ','))
+			return text_is_wrong(t, "expected a comma or the object's end");
+	}
+}
+
+static bool push_nested(struct json_text *t, bool (*push)(struct json_text *t))
+{
+	if (++t->depth > DEPTH_MAX)
+		return text_is_wrong(t, NESTED);
+	luaL_checkstack(t->L, 8, "json: " NESTED);
+	t->at++;
+	bool good = push(t);
+	t->depth--;
 	return good;
 }
 
-/* Replaces the marked strings in the value at the top of the stack. false: a number is too large, or a key is no
- * string. */
-static bool unmark(lua_State *L, int *replaced)
+static bool push_word(struct json_text *t)
 {
-	size_t len;
+	static const char *const words[] = { "false", "true", "null" };
 
-	if (lua_istable(L, -1))
-		return unmark_table(L);
-	if (!is_marked(L, -1))
+	for (int i = 0; i < 3; i++) {
+		size_t len = strlen(words[i]);
+		if (strncmp(t->at, words[i], len) != 0)
+			continue;
+		if (i < 2)
+			lua_pushboolean(t->L, i);
+		else
+			lua_pushlightuserdata(t->L, NULL);
+		t->at += len;
 		return true;
-	*replaced = 1;
-	const char *s = lua_tolstring(L, -1, &len);
-	switch (s[1]) {
-	case MARK_NUMBER:
-		lua_stringtonumber(L, s + 2);
-		if (!isfinite(lua_tonumber(L, -1)))
-			return false;
-		break;
-	case MARK_EMPTY:
-		lua_newtable(L);
-		luaL_setmetatable(L, ARRAY_TYPE);
-		break;
-	default:
-		lua_pushlstring(L, s + 2, len - 2);
 	}
-	lua_remove(L, -2);
-	return true;
+	return text_is_wrong(t, "expected a value");
 }
 
-static int decode_failed(lua_State *L, const struct text *t, const char *what)
+static bool push_value(struct json_text *t)
 {
-	return bind_fail(L, "invalid", "json.decode: %s at character %d", what, (int)(t->at - t->start) + 1);
-}
+	char c = next_char(t);
 
-/* Decodes the user's text without marks, to get cjson's error with positions in that text. */
-static int decode_refused(lua_State *L)
-{
-	push_cjson(L, "decode");
-	lua_pushvalue(L, 1);
-	if (lua_pcall(L, 1, 1, 0) != LUA_OK)
-		return bind_fail(L, "invalid", "json.decode: %s", lua_tostring(L, -1));
-	return bind_fail(L, "invalid", "json.decode: a number is out of range, or an object's key is no text");
+	if (c == '[')
+		return push_nested(t, push_array);
+	if (c == '{')
+		return push_nested(t, push_object);
+	if (c == '"')
+		return push_string(t);
+	if (c == '-' || (c >= '0' && c <= '9'))
+		return push_number(t);
+	return push_word(t);
 }
 
 static int json_decode(lua_State *L)
@@ -277,36 +249,31 @@ static int json_decode(lua_State *L)
 	size_t len;
 	luaL_argexpected(L, lua_type(L, 1) == LUA_TSTRING, 1, "string");
 	const char *s = lua_tolstring(L, 1, &len);
-	struct text t = { .start = s, .at = s, .end = s + len };
-	luaL_Buffer b;
-	int replaced = 0;
+	struct json_text t = { .L = L, .start = s, .at = s, .end = s + len };
 
 	if (len > BYTES_MAX)
 		return bind_fail(L, "full", "json.decode: the text is longer than %d MB", BYTES_MAX >> 20);
-	lua_settop(L, 1);
-	luaL_buffinit(L, &b);
-	while (t.at < t.end) {
-		if (*t.at == '\0')
-			return decode_failed(L, &t, "a zero byte");
-		if (!mark_token(&b, &t))
-			return decode_failed(L, &t, "an invalid number");
-	}
-	luaL_pushresult(&b);
-	push_cjson(L, "decode");
-	lua_insert(L, 2);
-	if (lua_pcall(L, 1, 1, 0) != LUA_OK || (t.marked && !unmark(L, &replaced)))
-		return decode_refused(L);
+	if (push_value(&t) && (next_char(&t) || t.at < t.end))
+		text_is_wrong(&t, "expected the end");
+	if (t.wrong)
+		return bind_fail(L, "invalid", "json.decode: %s at character %d", t.wrong, (int)(t.at - t.start) + 1);
 	return 1;
 }
 
-/* ---- encode: a marked copy of the value ---- */
+/* ---- encode ---- */
 
-/* Where in the value the encoder is, for errors; and how many bytes it has counted. */
+/* The text, in a userdata in the stack's slot 2, so that Lua frees it if an error is raised. */
+struct json_out {
+	lua_State *L;
+	char *data;
+	size_t len, room;
+};
+
+/* Where in the value the encoder is, for errors. */
 struct path {
 	const struct path *outer; /* NULL: this is the whole value */
 	int key;                  /* stack index of the key */
 	int depth;
-	size_t *bytes;
 };
 
 static void add_path(lua_State *L, luaL_Buffer *b, const struct path *p)
@@ -333,46 +300,37 @@ static int refuse(lua_State *L, const struct path *p, const char *what)
 	return luaL_error(L, "json.encode: %s%s%s", what, p && p->outer ? ", at value" : "", lua_tostring(L, -1));
 }
 
-static void count(lua_State *L, const struct path *p, size_t len)
+static void out_add(struct json_out *o, const struct path *p, const char *s, size_t len)
 {
-	*p->bytes += len;
-	if (*p->bytes > BYTES_MAX)
-		refuse(L, p, lua_pushfstring(L, "more than %d MB", BYTES_MAX >> 20));
-}
-
-static void push_marked_text(lua_State *L, char mark, const char *s, size_t len)
-{
-	luaL_Buffer b;
-
-	luaL_buffinitsize(L, &b, len + 2);
-	luaL_addchar(&b, MARK);
-	luaL_addchar(&b, mark);
-	luaL_addlstring(&b, s, len);
-	luaL_pushresult(&b);
-}
-
-static void push_integer(lua_State *L, lua_Integer i)
-{
-	char text[32];
-
-	if (i < EXACT_INTEGER && i > -EXACT_INTEGER) {
-		lua_pushinteger(L, i);
-		return;
+	if (o->len + len > BYTES_MAX)
+		refuse(o->L, p, lua_pushfstring(o->L, "more than %d MB", BYTES_MAX >> 20));
+	if (o->len + len > o->room) {
+		size_t room = 2 * (o->len + len);
+		char *data = lua_newuserdatauv(o->L, room, 0);
+		if (o->len)
+			memcpy(data, o->data, o->len);
+		lua_replace(o->L, 2);
+		o->data = data;
+		o->room = room;
 	}
-	int len = snprintf(text, sizeof text, "%lld", (long long)i);
-	push_marked_text(L, MARK_NUMBER, text, (size_t)len);
+	memcpy(o->data + o->len, s, len);
+	o->len += len;
+}
+
+static void out_adds(struct json_out *o, const struct path *p, const char *s)
+{
+	out_add(o, p, s, strlen(s));
 }
 
 /* The shortest text that is read back as the same float, and not as an integer. */
-static void push_float(lua_State *L, double d, const struct path *p)
+static void out_float(struct json_out *o, const struct path *p, double d)
 {
 	char text[40];
-	int len = 0;
 
 	if (!isfinite(d))
-		refuse(L, p, "JSON has neither NaN nor infinite numbers");
+		refuse(o->L, p, "JSON has neither NaN nor infinite numbers");
 	for (int precision = 15; precision <= 17; precision++) {
-		len = snprintf(text, sizeof text, "%.*g", precision, d);
+		snprintf(text, sizeof text, "%.*g", precision, d);
 		if (strtod(text, NULL) == d)
 			break;
 	}
@@ -380,44 +338,56 @@ static void push_float(lua_State *L, double d, const struct path *p)
 	if (*point)
 		*point = '.'; /* os.setlocale may have changed the decimal point */
 	else if (!strchr(text, 'e'))
-		len += sprintf(text + len, ".0");
-	push_marked_text(L, MARK_NUMBER, text, (size_t)len);
+		strcat(text, ".0");
+	out_adds(o, p, text);
 }
 
-static bool is_utf8(lua_State *L, int index)
+static void out_number(struct json_out *o, const struct path *p, int index)
 {
-	size_t len, i = 0;
-	const char *s = lua_tolstring(L, index, &len);
+	char text[32];
 
-	while (i < len && (unsigned char)s[i] < 0x80)
-		i++;
-	if (i == len)
-		return true;
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-	lua_getfield(L, -1, LUA_UTF8LIBNAME);
-	lua_getfield(L, -1, "len");
-	lua_pushvalue(L, index);
-	lua_call(L, 1, 1);
-	bool good = !lua_isnil(L, -1);
-	lua_pop(L, 3);
-	return good;
+	if (!lua_isinteger(o->L, index)) {
+		out_float(o, p, lua_tonumber(o->L, index));
+		return;
+	}
+	snprintf(text, sizeof text, "%lld", (long long)lua_tointeger(o->L, index));
+	out_adds(o, p, text);
 }
 
-static void push_text(lua_State *L, int index, const struct path *p)
+/* A buffer's text ends at a zero byte, which a script's may have in it. */
+static bool is_utf8(const char *s, size_t len)
 {
-	size_t len;
-	const char *s = lua_tolstring(L, index, &len);
+	const char *p = s;
 
-	count(L, p, len);
-	if (!is_utf8(L, index))
-		refuse(L, p, "a text is not valid UTF-8");
-	if (len && s[0] == MARK)
-		push_marked_text(L, MARK_STRING, s, len);
-	else
-		lua_pushvalue(L, index);
+	while (p <= s + len && buf_is_utf8(p))
+		p += strlen(p) + 1;
+	return p > s + len;
 }
 
-enum table_kind { TABLE_OBJECT, TABLE_ARRAY, TABLE_EMPTY_ARRAY };
+static void out_text(struct json_out *o, const struct path *p, int index)
+{
+	static const char chars[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
+	size_t len, plain = 0;
+	const char *s = lua_tolstring(o->L, index, &len), *c;
+	char escaped[8];
+
+	if (!is_utf8(s, len))
+		refuse(o->L, p, "a text is not valid UTF-8");
+	out_adds(o, p, "\"");
+	for (size_t i = 0; i < len; i++) {
+		if ((unsigned char)s[i] >= ' ' && s[i] != '"' && s[i] != '\\' && s[i] != '\x7f')
+			continue;
+		out_add(o, p, s + plain, i - plain);
+		plain = i + 1;
+		if (s[i] && (c = strchr(chars, s[i])))
+			snprintf(escaped, sizeof escaped, "\\%c", escapes[c - chars]);
+		else
+			snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned char)s[i]);
+		out_adds(o, p, escaped);
+	}
+	out_add(o, p, s + plain, len - plain);
+	out_adds(o, p, "\"");
+}
 
 static bool is_declared_array(lua_State *L, int table)
 {
@@ -429,7 +399,8 @@ static bool is_declared_array(lua_State *L, int table)
 	return same;
 }
 
-static enum table_kind kind_of(lua_State *L, int table, const struct path *p)
+/* Or an object. *count: its values. */
+static bool is_array(lua_State *L, int table, const struct path *p, lua_Integer *count)
 {
 	lua_Integer greatest = 0, positions = 0, names = 0;
 
@@ -450,57 +421,75 @@ static enum table_kind kind_of(lua_State *L, int table, const struct path *p)
 		refuse(L, p, "a table has both names and positions, and so is neither an object nor an array");
 	if (greatest != positions)
 		refuse(L, p, "an array has holes (json.null can fill them)");
-	return positions ? TABLE_ARRAY : names || !is_declared_array(L, table) ? TABLE_OBJECT : TABLE_EMPTY_ARRAY;
+	*count = positions;
+	return positions || (!names && is_declared_array(L, table));
 }
 
-static void push_marked(lua_State *L, int index, const struct path *p);
+static void out_value(struct json_out *o, const struct path *p, int index);
 
-static void push_table(lua_State *L, int table, const struct path *p)
+static void out_object(struct json_out *o, const struct path *p, int table)
 {
-	luaL_checkstack(L, 8, "json: nested too deeply");
-	if (kind_of(L, table, p) == TABLE_EMPTY_ARRAY) {
-		push_marked_text(L, MARK_EMPTY, "", 0);
-		return;
+	const char *before = "{";
+
+	lua_pushnil(o->L);
+	while (lua_next(o->L, table)) {
+		out_adds(o, p, before);
+		out_text(o, p, p->key);
+		out_adds(o, p, ":");
+		out_value(o, p, p->key + 1);
+		lua_settop(o->L, p->key);
+		before = ",";
 	}
-	lua_newtable(L);
-	int copy = lua_gettop(L);
-	struct path here = { .outer = p, .key = copy + 1, .depth = p->depth + 1, .bytes = p->bytes };
+	out_adds(o, p, *before == '{' ? "{}" : "}");
+}
+
+static void out_array(struct json_out *o, const struct path *p, int table, lua_Integer count)
+{
+	for (lua_Integer i = 1; i <= count; i++) {
+		out_adds(o, p, i == 1 ? "[" : ",");
+		lua_pushinteger(o->L, i);
+		lua_rawgeti(o->L, table, i);
+		out_value(o, p, p->key + 1);
+		lua_settop(o->L, p->key - 1);
+	}
+	out_adds(o, p, count ? "]" : "[]");
+}
+
+static void out_table(struct json_out *o, const struct path *p, int table)
+{
+	struct path here = { .outer = p, .key = lua_gettop(o->L) + 1, .depth = p->depth + 1 };
+	lua_Integer count = 0;
+
+	luaL_checkstack(o->L, 8, "json: " NESTED);
+	bool array = is_array(o->L, table, p, &count);
 	if (here.depth > DEPTH_MAX)
-		refuse(L, NULL, "nested too deeply (a table that contains itself?)");
-	lua_pushnil(L);
-	while (lua_next(L, table)) {
-		if (lua_type(L, copy + 1) == LUA_TSTRING)
-			push_text(L, copy + 1, &here);
-		else
-			lua_pushvalue(L, copy + 1);
-		push_marked(L, copy + 2, &here);
-		lua_rawset(L, copy);
-		lua_settop(L, copy + 1);
-	}
+		refuse(o->L, NULL, NESTED " (a table that contains itself?)");
+	if (array)
+		out_array(o, &here, table, count);
+	else
+		out_object(o, &here, table);
 }
 
-static void push_marked(lua_State *L, int index, const struct path *p)
+static void out_value(struct json_out *o, const struct path *p, int index)
 {
-	count(L, p, 8); /* for a number, or for the quotes and marks of a text */
+	lua_State *L = o->L;
+
 	switch (lua_type(L, index)) {
 	case LUA_TTABLE:
-		push_table(L, index, p);
+		out_table(o, p, index);
 		return;
 	case LUA_TSTRING:
-		push_text(L, index, p);
+		out_text(o, p, index);
 		return;
 	case LUA_TNUMBER:
-		if (lua_isinteger(L, index))
-			push_integer(L, lua_tointeger(L, index));
-		else
-			push_float(L, lua_tonumber(L, index), p);
+		out_number(o, p, index);
 		return;
 	case LUA_TBOOLEAN:
-		lua_pushvalue(L, index);
+		out_adds(o, p, lua_toboolean(L, index) ? "true" : "false");
 		return;
 	case LUA_TLIGHTUSERDATA:
 		if (lua_touserdata(L, index) == NULL) { /* json.null */
-			lua_pushvalue(L, index);
+			out_adds(o, p, "null");
 			return;
 		}
 	}
@@ -509,66 +498,15 @@ static void push_marked(lua_State *L, int index, const struct path *p)
 	                       lua_isnil(L, index) ? " (json.null is its null)" : ""));
 }
 
-/* ---- encode: taking the marks out of the text ---- */
-
-/* Adds a string that cjson wrote, with its quotes. cjson escapes "/", which is not needed. */
-static void add_string(luaL_Buffer *b, const char *s, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		if (s[i] != '\\') {
-			luaL_addchar(b, s[i]);
-			continue;
-		}
-		i++;
-		if (s[i] != '/')
-			luaL_addchar(b, '\\');
-		luaL_addchar(b, s[i]);
-	}
-}
-
-static void add_unmarked(luaL_Buffer *b, const char *s, size_t len)
-{
-	const size_t marked = 1 + strlen(MARK_ESCAPE) + 1; /* quote, mark, letter */
-
-	if (!begins_with_mark(s + 1, s + len)) {
-		add_string(b, s, len);
-		return;
-	}
-	switch (s[marked - 1]) {
-	case MARK_NUMBER:
-		luaL_addlstring(b, s + marked, len - marked - 1);
-		break;
-	case MARK_EMPTY:
-		luaL_addstring(b, "[]");
-		break;
-	default:
-		luaL_addchar(b, '"');
-		add_string(b, s + marked, len - marked);
-	}
-}
-
 static int json_encode(lua_State *L)
 {
-	luaL_Buffer b;
-	size_t len, bytes = 0;
-	const struct path whole = { .bytes = &bytes };
+	struct json_out out = { .L = L };
 
 	luaL_checkany(L, 1);
 	lua_settop(L, 1);
-	push_cjson(L, "encode");
-	push_marked(L, 1, &whole);
-	lua_call(L, 1, 1);
-	const char *at = lua_tolstring(L, -1, &len), *end = at + len;
-	luaL_buffinitsize(L, &b, len);
-	while (at < end) {
-		size_t n = *at == '"' ? string_len(at, end) : 1;
-		if (*at == '"')
-			add_unmarked(&b, at, n);
-		else
-			luaL_addchar(&b, *at);
-		at += n;
-	}
-	luaL_pushresult(&b);
+	lua_pushnil(L); /* slot 2 */
+	out_value(&out, &(struct path){ .depth = 0 }, 1);
+	lua_pushlstring(L, out.data, out.len);
 	return 1;
 }
 

@@ -1,4 +1,4 @@
--- JSON over lua-cjson: what goes through it unchanged, and what it refuses.
+-- JSON: what goes through it unchanged, and what it refuses.
 local tap = require "tap"
 local ok, equal, raises, fails = tap.ok, tap.equal, tap.raises, tap.fails
 
@@ -83,6 +83,15 @@ local function texts()
 	for _, text in ipairs { '""', '"a/b"', '"\\"\\\\"', '"\\u0000"', '"\\n\\t"', '"über €"', '"5"', '"-"', '"[]"' } do
 		through(text)
 	end
+	for text, as in pairs {
+		['"\\/\\b\\f"'] = "/\b\f", ['"\\ud83d\\ude00\\u20AC"'] = "😀€", ["\"a\xff\nb\""] = "a\xff\nb",
+	} do
+		equal(json.decode(text), as, ("%q is read"):format(text))
+	end
+	equal(json.encode "\b\f\r\1\127/", '"\\b\\f\\r\\u0001\\u007f/"', "each character that must be is escaped")
+	for _, text in ipairs { "\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\u12", "\\u12g4", "\\u+123" } do
+		fails("invalid", "escape", text .. " is refused", json.decode('"' .. text .. '"'))
+	end
 	local mark = "\127"
 	for _, text in ipairs { mark, mark .. "n15", mark .. "a", mark .. "s", mark .. mark, '"' .. mark .. "n1", "\\" .. mark } do
 		local value = { text, [2] = "x" }
@@ -122,7 +131,6 @@ local function tables()
 	ok(same(json.decode(json.encode(many)), many), "thousands of objects come back as they were")
 end
 
--- lua-cjson counts in int: beyond some hundred megabytes it would write past its buffer.
 local function too_much()
 	local half = ("x"):rep(65 << 20)
 	raises("json.encode: more than 128 MB, at value[2]", "130 MB in one value are refused", json.encode, { half, half })
