@@ -21,7 +21,10 @@ ssize_t proc_slurp(const char *path, char *text, size_t size)
 	text[0] = '\0';
 	if (fd < 0)
 		return -1;
-	ssize_t n = read(fd, text, size - 1);
+	ssize_t n;
+	do
+		n = read(fd, text, size - 1);
+	while (n < 0 && errno == EINTR);
 	int error = errno;
 	close(fd);
 	errno = error;
@@ -45,7 +48,9 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 
 	snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
 	ssize_t n = proc_slurp(path, text, sizeof text);
-	if (n < 0)
+	if (n == 0)
+		errno = ESRCH; /* it has ended since the file was opened */
+	if (n <= 0)
 		return -1;
 	/* The process' name may contain parentheses and spaces, so field 3 is found from the last parenthesis. */
 	const char *name_end = strrchr(text, ')');

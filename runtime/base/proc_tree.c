@@ -1,5 +1,7 @@
 #include "base/proc_tree.h"
 
+#include "base/proc.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -221,50 +223,18 @@ bool tree_is_only(pid_t root, pid_t child)
 
 /* ---- a walk through the parents in the `stat` files ---- */
 
-struct of_stat {
-	char state;
-	pid_t parent;
-	long threads; /* that are not reaped: the first one, and those that live */
-};
-
-/* Fields 3, 4 and 20 of stat, after a name that may hold anything but ends at the last ')' (proc(5)). false with errno.
- */
-static bool read_stat(pid_t pid, struct of_stat *out)
-{
-	char text[512];
-	int fd = open_proc(pid, "stat", 0);
-
-	if (fd < 0)
-		return false;
-	ssize_t len = read_some(fd, text, sizeof text - 1);
-	int error = len < 0 ? errno : ESRCH;
-	close(fd);
-	errno = error;
-	if (len <= 0)
-		return false;
-	text[len] = '\0';
-	const char *after = strrchr(text, ')');
-	if (!after || strlen(after) < sizeof ") S 1" - 1)
-		return false;
-	*out = (struct of_stat){ .state = after[2], .parent = (pid_t)strtol(after + 4, NULL, 10) };
-	for (int field = 2; field < 20 && after; field++)
-		after = strchr(after + 1, ' ');
-	out->threads = after ? strtol(after, NULL, 10) : 1;
-	return true;
-}
-
 static bool list_all(struct tree *t)
 {
 	struct numbers all = { .fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 	pid_t pid;
-	struct of_stat of;
+	struct proc_stat of;
 
 	t->n = 0;
 	if (all.fd < 0)
 		return false;
 	while (t->n < TREE_MOST && (pid = next_number(&all))) {
-		if (read_stat(pid, &of)) {
-			t->parent[t->n] = of.parent;
+		if (proc_stat((uint64_t)pid, &of) == 0) {
+			t->parent[t->n] = (pid_t)of.parent;
 			t->pid[t->n++] = pid;
 		} else if (!has_ended(errno)) {
 			all.cut = true;
@@ -439,18 +409,18 @@ static bool feed(struct tree_search *s, char c)
 /* It shows as a zombie, and lives as long as another thread does. */
 static bool has_lost_its_first_thread(pid_t pid)
 {
-	struct of_stat of;
+	struct proc_stat of;
 
-	return read_stat(pid, &of) && of.state == 'Z' && of.threads > 1;
+	return proc_stat((uint64_t)pid, &of) == 0 && of.state == 'Z' && of.threads > 1;
 }
 
 bool tree_dead(pid_t pid)
 {
-	struct of_stat of;
+	struct proc_stat of;
 
-	if (!read_stat(pid, &of))
+	if (proc_stat((uint64_t)pid, &of) < 0)
 		return has_ended(errno);
-	return (of.state == 'Z' || of.state == 'X') && of.threads <= 1;
+	return !proc_runs(&of);
 }
 
 static enum tree_env search_file(pid_t pid, const char *file, struct tree_search *s)

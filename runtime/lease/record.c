@@ -84,26 +84,28 @@ static const char *const state_names[] = {
 	[RECORD_RELEASED] = "released",
 };
 
+/* Where a field is a text on the heap; NULL: it is none. */
+static char **heap_text(struct record *r, const struct record_field *f)
+{
+	return f->kind == STRING || f->kind == VALUE || f->kind == PAST ? (char **)(void *)((char *)r + f->at) : NULL;
+}
+
 void record_init(struct record *r)
 {
 	*r = (struct record){ .acquired_us = RECORD_TIME_UNKNOWN, .renewed_us = RECORD_TIME_UNKNOWN };
-	r->holder = mem_dup("");
-	r->address = mem_dup("");
-	r->previous_holder = mem_dup("");
-	r->forced = mem_dup("");
-	r->tree = mem_dup("");
+	for (size_t i = 0; i < FIELDS; i++)
+		if (fields[i].kind == STRING)
+			*heap_text(r, &fields[i]) = mem_dup("");
 }
 
 static void release(struct record *r)
 {
-	free(r->holder);
-	free(r->address);
-	free(r->previous_holder);
-	free(r->forced);
-	free(r->tree);
-	free(r->checkpoint);
+	char **text;
+
+	for (size_t i = 0; i < FIELDS; i++)
+		if ((text = heap_text(r, &fields[i])))
+			free(*text);
 	free(r->advice);
-	free(r->past);
 	json_decref(r->extra);
 }
 
@@ -122,14 +124,11 @@ void record_clear(struct record *r)
 void record_copy(struct record *to, const struct record *from)
 {
 	struct record copy = *from;
+	char **text;
 
-	copy.holder = mem_dup(from->holder);
-	copy.address = mem_dup(from->address);
-	copy.previous_holder = mem_dup(from->previous_holder);
-	copy.forced = mem_dup(from->forced);
-	copy.tree = mem_dup(from->tree);
-	copy.checkpoint = mem_dup(from->checkpoint);
-	copy.past = mem_dup(from->past);
+	for (size_t i = 0; i < FIELDS; i++)
+		if ((text = heap_text(&copy, &fields[i])))
+			*text = mem_dup(*text);
 	copy.advice = NULL;
 	if (from->advice) {
 		copy.advice = mem_zero(sizeof *copy.advice);
