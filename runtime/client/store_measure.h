@@ -1,7 +1,7 @@
 /* How long a store takes: for renewals, new terms and notices, and which lease that allows.
  * Not whether it is right: that is store_proofs.h.
- * Used by the examination of a store (store_check.c). Each function blocks, and puts what it measured into the report.
- */
+ * Used by the examination of a store (store_check.c). Each function blocks, and puts what it measured into the
+ * report. */
 #ifndef LUNARCH_STORE_MEASURE_H
 #define LUNARCH_STORE_MEASURE_H
 

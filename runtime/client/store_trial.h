@@ -40,8 +40,8 @@ void store_trial_fill_term(const struct store_trial *x, struct lock_client *s);
 /* s has written that term: notes what the store holds now. */
 void store_trial_won(struct store_trial *x, const struct lock_client *s);
 
-/* A write had no certain outcome: reads what the store holds now, for a few seconds if it must. -1: it cannot be read.
- */
+/* A write had no certain outcome: reads what the store holds now, for a few seconds if it must. -1: it cannot be
+ * read. */
 int store_trial_settle(struct store_trial *x);
 
 /* Whether to do it once more: a part of the examination takes eight seconds, or as long as three rounds of it do. */

@@ -30,8 +30,8 @@ struct watch_board { /* zeroed before it is opened. Read by its users */
 	struct instant listed;
 };
 
-/* state_dir: as in struct lock_env. -1 with *err: a URL is none, or cannot be opened; watch_board_close all the same.
- */
+/* state_dir: as in struct lock_env. -1 with *err: a URL is none, or cannot be opened; watch_board_close all the
+ * same. */
 int watch_board_open(struct watch_board *b, const char *const *urls, size_t count, const char *state_dir,
                      struct err *err);
 

@@ -24,8 +24,8 @@ void zone_free(struct zone *z);
  * (ZONE_NEVER: for ever). The next span may have the same offset. from and until may be NULL. */
 int32_t zone_offset(const struct zone *z, int64_t time, int64_t *from, int64_t *until);
 
-/* The first time at which the local time is `local`. If the clock jumps over it: the first time at which it is later.
- */
+/* The first time at which the local time is `local`. If the clock jumps over it: the first time at which it is
+ * later. */
 int64_t zone_time(const struct zone *z, int64_t local);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#define SAME_SIGNAL                                                                                                  \
+#define SAME_SIGNAL \
 	(250 * NSEC_PER_MS) /* timeout(1) signals a process, and then its group: within this time a second signal is \
 	                       the same one */
 

@@ -36,11 +36,11 @@ struct lock_result {
 	enum lock_outcome outcome;
 	struct instant sent_at;      /* the time, taken before the request left this process */
 	const struct record *record; /* read, LOCK_OK: borrowed until the callback returns */
-	struct version
-		version; /* read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent
-	                  * record has one other than "" where it would be put into something that is there */
-	int64_t token;   /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
-	struct err err;  /* every outcome but OK, ABSENT and CONFLICT */
+	/* Read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent record has one
+	 * other than "" where it would be put into something that is there. */
+	struct version version;
+	int64_t token;  /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
+	struct err err; /* every outcome but OK, ABSENT and CONFLICT */
 };
 typedef void lock_done_fn(void *arg, const struct lock_result *result);
 
@@ -77,8 +77,8 @@ struct lock_about {
 	char warning[600]; /* a known defect of that version, or a setting that loses records; "": none is known */
 	bool unfit;        /* what the warning is about can make two leaders */
 	char place[160];   /* which of all servers it is: the same text on each connection; "": it does not say */
-	int64_t pause_ms; /* a healthy server of this kind may not answer for so long (a cluster that elects its leader)
-	                   */
+	/* A healthy server of this kind may not answer for so long: a cluster that elects its leader. */
+	int64_t pause_ms;
 };
 
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
@@ -117,8 +117,8 @@ struct lock_ops {
 	 * directory or below a node of ZooKeeper what is in that one, elsewhere every such key. An operation like read;
 	 * out is borrowed until done, and filled if the outcome is LOCK_OK. A name promises nothing: a read tells
 	 * whether it is a record, something else (LOCK_FOREIGN), or gone; what surely is no record is left out. What is
-	 * made or removed meanwhile may be missing or there. No election depends on it. NULL member: the store cannot.
-	 */
+	 * made or removed meanwhile may be missing or there. No election depends on it. NULL member: the store
+	 * cannot. */
 	void (*list)(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg);
 
 	/* The rest is for lunarch doctor, and may be missing. */
@@ -194,9 +194,10 @@ int lock_state_dir(const char *given, char *out, size_t size, struct err *err);
 
 struct lock_backend {
 	const char *scheme;
-	const char *summary;        /* one line for --help; NULL: another name of the one above */
-	const char *module;         /* the loadable module whose `locks` have it (module.h); NULL: it is built in, */
-	const struct lock_ops *ops; /*     and this is it */
+	const char *summary; /* one line for --help; NULL: another name of the one above */
+	/* The loadable module whose `locks` have it (module.h). NULL: it is built in, and ops is it. */
+	const char *module;
+	const struct lock_ops *ops;
 	const char *driver; /* the lock file in the program that serves it (driver/driver.h); NULL: it is no driver's */
 };
 /* Ends with a scheme of NULL. Whether a module is installed, module_installed says. */

@@ -6,8 +6,7 @@
  *
  * The rule is the one for every record (docs/design.md): a candidate waits, by its own clock, from the moment when it
  * first saw the doubt, for the longest lease that the lost record may have had. Who has waited may remove the doubt
- * from the store with its next write. The server's clock decides nothing.
- */
+ * from the store with its next write. The server's clock decides nothing. */
 #ifndef LUNARCH_LOCK_FAILOVER_H
 #define LUNARCH_LOCK_FAILOVER_H
 

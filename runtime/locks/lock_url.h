@@ -51,8 +51,8 @@ void lock_url_fini(struct lock_url *u); /* the password's bytes are wiped */
 /* The option's value; NULL: not given. */
 const char *lock_url_option(const struct lock_url *u, const char *name);
 
-/* The option as a whole number within [least, most]; otherwise: if it is not given. -1 with *err: it is something else.
- */
+/* The option as a whole number within [least, most]; otherwise: if it is not given. -1 with *err: it is something
+ * else. */
 int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out,
                     struct err *err);
 

@@ -13,8 +13,8 @@ struct lock_user;
 
 /* What the backend gives, a const table. */
 struct lock_user_ops {
-	/* An operation begins, of which lock_user has all that it asks for: ends in lock_op_ask, with the user's call.
-	 */
+	/* An operation begins, of which lock_user has all that it asks for: ends in lock_op_ask, with the user's
+	 * call. */
 	void (*begin)(struct lock_user *u);
 	void (*detach)(struct lock_op *op); /* as of lock_op_begin; may be NULL */
 	void (*free)(struct lock_user *u);  /* frees the backend's struct. The server is there still */

@@ -66,7 +66,7 @@ struct page {
 	struct page_slot slot[];
 };
 
-#define PAGE_SLOTS                                                                                                   \
+#define PAGE_SLOTS \
 	16384 /* what a supervisor gets: sparse, so that the number of elections need not be known before the script \
 	         is loaded */
 

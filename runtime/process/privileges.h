@@ -14,8 +14,8 @@
 int privileges_become(const char *user, struct err *err);
 
 /* This process, and whatever it executes, gains no privilege any more (no_new_privs), and has no capability, nor any in
- * its bounding set. 0; -1 with errno: it has some still, so nothing may be started. Between fork, or vfork, and exec.
- */
+ * its bounding set. 0; -1 with errno: it has some still, so nothing may be started. Between fork, or vfork, and
+ * exec. */
 int privileges_drop(void);
 
 #endif

@@ -54,8 +54,8 @@ struct supervisor_callbacks {
 	/* A message from the worker; w is valid until the callback returns. false: it is malformed, or makes no sense
 	 * now. Then it is logged, the worker is killed, and no message follows. */
 	bool (*message)(void *arg, enum wire_type type, struct wire *w);
-	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most once.
-	 */
+	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most
+	 * once. */
 	void (*ended)(void *arg, int wait_status);
 	/* The guard is gone too. reaped: nothing of the tree lives. status: as for ended, or -1 if nobody saw it.
 	 * Called exactly once, last; the supervisor may be freed in it. */
@@ -72,8 +72,7 @@ struct supervisor_callbacks {
  * (reaper_adopt), until gone. Everything is done on the reaper's loop. The worker has a page of PAGE_SLOTS slots.
  * A worker starts with its wire, page, kept and tree descriptors inheritable: all but the last are for it to mark
  * O_CLOEXEC. A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL
- * with *err.
- */
+ * with *err. */
 struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err);
 

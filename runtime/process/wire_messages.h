@@ -4,8 +4,8 @@
 #ifndef LUNARCH_WIRE_MESSAGES_H
 #define LUNARCH_WIRE_MESSAGES_H
 
-/* M(number, TYPE, name). 1 to 63: worker to elector; 64 and above: elector to worker. The fields are WIRE_FIELDS_name.
- */
+/* M(number, TYPE, name). 1 to 63: worker to elector; 64 and above: elector to worker. The fields are
+ * WIRE_FIELDS_name. */
 #define WIRE_MESSAGES(M)                  \
 	M(1, ELECTION, election)          \
 	M(2, LOADED, loaded)              \
@@ -116,8 +116,8 @@
 	F(u32, slot)           \
 	F(u64, term)
 
-/* For each WIRE_NEXT, once: it is over, and its tasks and children are gone; or the term of a WIRE_LEAD has taken them.
- */
+/* For each WIRE_NEXT, once: it is over, and its tasks and children are gone; or the term of a WIRE_LEAD has taken
+ * them. */
 #define WIRE_FIELDS_next_stopped(F) \
 	F(u32, slot)                \
 	F(u32, number)              \

@@ -18,7 +18,7 @@ struct server;
 
 #define SERVER_CLIENTS 64 /* for one more, an idle or else the oldest one is closed */
 #define SERVER_STREAMS 32 /* of these at most; one more is answered 503 */
-#define SERVER_STREAM_MAX                                                                                   \
+#define SERVER_STREAM_MAX \
 	(1 << 20)         /* bytes that a stream's reader may leave unread; one byte more, and it is closed \
 	                   */
 #define SERVER_IDLE_S 15. /* without a whole request, or without reading; between a stream's heartbeats */

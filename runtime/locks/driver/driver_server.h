@@ -1,8 +1,8 @@
 /* Room locks/driver: a record in whatever a lock file in Lua reaches, which a process of its own runs.
  *
  * A driver as the locks of a process share it that are at the same place: the lock file, its options, who asks, and,
- * where the key stands behind '#', the path. Not the process and its socket (driver_link.h). Used by the driver lock.
- */
+ * where the key stands behind '#', the path. Not the process and its socket (driver_link.h). Used by the driver
+ * lock. */
 #ifndef LUNARCH_DRIVER_SERVER_H
 #define LUNARCH_DRIVER_SERVER_H
 

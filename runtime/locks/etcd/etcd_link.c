@@ -12,7 +12,7 @@
 
 #define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one host and greet it */
 #define PIECE 65536
-#define DRAIN_S                                                                                              \
+#define DRAIN_S \
 	5. /* what was asked before the server said that it goes is answered within that time, or not at all \
 	    */
 

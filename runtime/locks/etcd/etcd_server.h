@@ -30,8 +30,8 @@ struct etcd_server {
 	uint64_t login_number;   /* of the connection that it goes by */
 	struct grpc_call status; /* asks which cluster the connection leads to, before anything is written by it */
 	struct err strange;      /* that it leads to another one; a code of none: it does not */
-	bool agreed;             /* each endpoint that answers was asked which cluster it is of, */
-	int walks;               /*     for which so many connections were left; */
+	bool agreed;             /* each endpoint that answers was asked which cluster it is of */
+	int walks;               /* so many connections were left for that */
 	char stray[LOCK_IDENTITY_SIZE];     /* one that is not of the first one's; "": there is none */
 	uint64_t proved;                    /* the connection that has said so (its number and one); 0: none */
 	struct instant answered;            /* when the last call of a lock was */

@@ -72,8 +72,8 @@ void file_op_fini(struct file_op *o);
 /* Why the plain lock is refused in dir, whose file system is of type f_type (statfs(2)). 0: it is not. */
 int file_op_check_type(const char *dir, uint32_t f_type, struct err *err);
 
-/* 0; -1 with *err: the marker is not there. dir: open, or AT_FDCWD for a marker that is absolute. path: the record's.
- */
+/* 0; -1 with *err: the marker is not there. dir: open, or AT_FDCWD for a marker that is absolute. path: the
+ * record's. */
 int file_op_check_marker(int dir, const char *marker, const char *path, struct err *err);
 
 /* ---- the steps; each that fails leaves outcome and err ---- */

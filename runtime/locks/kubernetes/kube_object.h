@@ -27,10 +27,8 @@ struct kube_resource {
 };
 extern const struct kube_resource kube_resources[];
 
-#define KUBE_LEADER_ANNOTATION                                                                  \
-	"control-plane.alpha.kubernetes.io/leader"  /* client-go's, on ConfigMaps and Endpoints \
-	                                             */
-#define KUBE_RECORD_ANNOTATION "lunarch.dev/record" /* ours, on all three */
+#define KUBE_LEADER_ANNOTATION "control-plane.alpha.kubernetes.io/leader" /* client-go's, on ConfigMaps and Endpoints */
+#define KUBE_RECORD_ANNOTATION "lunarch.dev/record"                       /* ours, on all three */
 
 enum kube_found {
 	KUBE_FOUND,   /* a record */

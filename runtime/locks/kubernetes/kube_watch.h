@@ -1,7 +1,7 @@
 /* A watch of one Kubernetes object: its changes as they happen, through dropped connections, without polling.
  * Not a cache: it tells what came over the wire, in order, and when something may have been missed.
- * Used by the kube lock. Source: kubernetes.io/docs/reference/using-api/api-concepts, "efficient detection of changes".
- */
+ * Used by the kube lock. Source: kubernetes.io/docs/reference/using-api/api-concepts, "efficient detection of
+ * changes". */
 #ifndef LUNARCH_KUBE_WATCH_H
 #define LUNARCH_KUBE_WATCH_H
 

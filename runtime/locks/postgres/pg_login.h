@@ -23,8 +23,7 @@ void pg_meter_end(struct pg_meter *m);   /* an answer, or a notice, has ended */
  * message's length, but makes room for the whole message as soon as it has read its length, and then reads for as long
  * as the sender keeps up: so room that is too large is the end of the connection before any of it is filled. What has
  * come is known of TCP connections; at the other end of a Unix socket is this machine's own server, which is never
- * over.
- */
+ * over. */
 bool pg_meter_is_over(struct pg_meter *m, const PGconn *conn);
 #define PG_METER_OVER "the server's answer is longer than any that was asked for"
 

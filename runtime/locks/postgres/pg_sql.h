@@ -29,8 +29,8 @@ enum pg_asked {
 	/* No row, or record (NULL: it is too large), version, token, the record's bytes, and the row's doubt. */
 	PG_READ,
 	/* One row: version (NULL: nothing was written), token, nothing, and the doubt: of the row as it was written, or
-	 * one that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no mark.
-	 */
+	 * one that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no
+	 * mark. */
 	PG_WRITE,
 	PG_BEGIN,  /* the same, and the write begins a term */
 	PG_ADVISE, /* one row: version (NULL: nothing was written), and nothing. A row of no term: it has the token 0,

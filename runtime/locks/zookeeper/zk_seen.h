@@ -9,8 +9,8 @@
 
 /* As in a node's Stat (ZooKeeper's programmer's guide, "ZooKeeper Stat Structure"). All zero: none was seen. */
 struct zk_state {
-	int64_t czxid;   /* of the change that made the node, */
-	int64_t mzxid;   /*     and of the one that set it last */
+	int64_t czxid;   /* of the change that made the node */
+	int64_t mzxid;   /* of the change that set it last */
 	int32_t version; /* how often it was set */
 	char child[17];  /* the random name that its term made; "" = it is not known, or there is none */
 };
