@@ -1,6 +1,7 @@
 #include "admin/standing.h"
 
 #include "base/duration.h"
+#include "base/json_out.h"
 #include "election/elector.h"
 #include "election/handover.h"
 #include "election/may_lead.h"
@@ -339,13 +340,6 @@ static const struct {
 
 /* ---- for people ---- */
 
-/* Of an answer in JSON. */
-static void add_field(struct buf *b, const char *name, const char *value)
-{
-	buf_printf(b, ",\"%s\":", name);
-	buf_json(b, value);
-}
-
 void standing_not_resigned(struct buf *out, const struct standing *e, double seconds)
 {
 	char text[32];
@@ -426,8 +420,8 @@ void standing_handed_over(struct buf *out, const struct handover_result *result)
 		buf_adds(out, "{\"ok\":false,\"again\":true,\"error\":");
 	} else {
 		buf_adds(out, "{\"ok\":true");
-		add_field(out, "leader", result->end == HANDOVER_DONE ? result->identity : "");
-		add_field(out, "address", result->end == HANDOVER_DONE ? result->address : "");
+		json_out_text(out, "leader", result->end == HANDOVER_DONE ? result->identity : "");
+		json_out_text(out, "address", result->end == HANDOVER_DONE ? result->address : "");
 		buf_printf(out, ",\"gapMs\":%.3f,\"message\":",
 		           result->end == HANDOVER_DONE && result->gap >= 0 ? (double)result->gap / NSEC_PER_MS : -1.);
 	}
@@ -564,11 +558,13 @@ static void add_may_lead(struct buf *b, const struct may_lead *m)
 	struct instant now = clock_now();
 	bool answered = m->last != MAY_LEAD_NONE;
 
-	buf_printf(b, ",\"mayLead\":{\"answer\":\"%s\"", answers[m->last]);
-	add_field(b, "why", m->why ? m->why : "");
-	buf_printf(b, ",\"agoMs\":%" PRId64 ",\"sinceMs\":%" PRId64 ",\"asked\":%s}",
-	           answered ? elapsed_standby(m->answered_at, now) / NSEC_PER_MS : -1,
-	           answered ? elapsed_standby(m->since, now) / NSEC_PER_MS : -1, m->waits ? "true" : "false");
+	json_out_open(b, "mayLead", "{");
+	json_out_text(b, "answer", answers[m->last]);
+	json_out_text(b, "why", m->why);
+	json_out_int(b, "agoMs", answered ? elapsed_standby(m->answered_at, now) / NSEC_PER_MS : -1);
+	json_out_int(b, "sinceMs", answered ? elapsed_standby(m->since, now) / NSEC_PER_MS : -1);
+	json_out_bool(b, "asked", m->waits);
+	buf_adds(b, "}");
 }
 
 static int64_t whole_ms(nsec d)
@@ -587,8 +583,9 @@ static void add_until(struct buf *b, const struct elector_status *s)
 
 	if (s->leading)
 		record_time_print(wall_us + left / 1000, at, sizeof at);
-	buf_printf(b, ",\"leadingUntil\":\"%s\",\"leadingUntilUptime\":%" PRId64 ".%02d", at, s->until / NSEC_PER_SEC,
-	           (int)(s->until % NSEC_PER_SEC / (10 * NSEC_PER_MS)));
+	json_out_text(b, "leadingUntil", at);
+	json_out_int(b, "leadingUntilUptime", s->until / NSEC_PER_SEC);
+	buf_printf(b, ".%02d", (int)(s->until % NSEC_PER_SEC / (10 * NSEC_PER_MS)));
 }
 
 /* -1 and "": it is not waited for. */
@@ -600,24 +597,26 @@ static void add_worker(struct buf *b, const struct standing *e)
 
 	if (e->silent || blocks)
 		worker_doing_tell(&e->worker, &doing);
-	buf_printf(b, ",\"worker\":{\"silentMs\":%" PRId64 ",\"busyMs\":%" PRId64,
-	           e->silent ? whole_ms(e->silent_for) : -1, blocks ? whole_ms(e->worker.work_for) : -1);
-	add_field(b, "doing", doing.len ? doing.data : "");
+	json_out_open(b, "worker", "{");
+	json_out_int(b, "silentMs", e->silent ? whole_ms(e->silent_for) : -1);
+	json_out_int(b, "busyMs", blocks ? whole_ms(e->worker.work_for) : -1);
+	json_out_text(b, "doing", doing.len ? doing.data : "");
 	buf_adds(b, "}");
 	buf_fini(&doing);
 }
 
 static void add_store(struct buf *b, const struct elector_status *s)
 {
-	buf_printf(b, ",\"store\":{\"answered\":%s,\"lost\":%s,\"watching\":%s", s->store.answered ? "true" : "false",
-	           s->store.lost ? "true" : "false", s->store.watching ? "true" : "false");
-	buf_printf(b, ",\"lastContactMs\":%" PRId64 ",\"readsFailed\":%" PRIu64 ",\"writesFailed\":%" PRIu64,
-	           whole_ms(s->store_silence), s->store.reads_failed, s->store.writes_failed);
-	buf_printf(b, ",\"watchesFailed\":%" PRIu64 ",\"writes\":\"%s\"", s->store.watches_failed,
-	           s->store.unwritable ? "not taken"
-	           : s->store.wrote    ? "taken"
-	                               : "");
-	add_field(b, "trouble", s->trouble);
+	json_out_open(b, "store", "{");
+	json_out_bool(b, "answered", s->store.answered);
+	json_out_bool(b, "lost", s->store.lost);
+	json_out_bool(b, "watching", s->store.watching);
+	json_out_int(b, "lastContactMs", whole_ms(s->store_silence));
+	json_out_int(b, "readsFailed", (int64_t)s->store.reads_failed);
+	json_out_int(b, "writesFailed", (int64_t)s->store.writes_failed);
+	json_out_int(b, "watchesFailed", (int64_t)s->store.watches_failed);
+	json_out_text(b, "writes", s->store.unwritable ? "not taken" : s->store.wrote ? "taken" : "");
+	json_out_text(b, "trouble", s->trouble);
 	buf_adds(b, "}");
 }
 
@@ -629,8 +628,9 @@ static void add_one(struct buf *b, const char *key, const char *kind,
 
 	say(&text, e);
 	if (text.len) {
-		buf_printf(b, "%s{\"%s\":\"%s\"", b->data[b->len - 1] == '[' ? "" : ",", key, kind);
-		add_field(b, "text", text.data);
+		json_out_open(b, NULL, "{");
+		json_out_text(b, key, kind);
+		json_out_text(b, "text", text.data);
 		buf_adds(b, "}");
 	}
 	buf_fini(&text);
@@ -638,7 +638,7 @@ static void add_one(struct buf *b, const char *key, const char *kind,
 
 static void add_reasons(struct buf *b, const struct standing *e)
 {
-	buf_adds(b, ",\"reasons\":[");
+	json_out_open(b, "reasons", "[");
 	for (size_t i = 0; i < REASONS && !e->status->leading; i++)
 		add_one(b, "reason", reasons[i].kind, reasons[i].add, e);
 	buf_adds(b, "]");
@@ -646,20 +646,21 @@ static void add_reasons(struct buf *b, const struct standing *e)
 
 static void add_notes(struct buf *b, const struct standing *e)
 {
-	buf_adds(b, ",\"notes\":[");
+	json_out_open(b, "notes", "[");
 	for (size_t i = 0; i < NEXT_NOTES; i++)
 		add_one(b, "note", next_notes[i].kind, next_notes[i].add, e);
 	buf_adds(b, "]");
 }
 
 /* A time to come, as what is left and as a moment; -1 and "" if it does not. */
-static void add_coming(struct buf *b, const char *name, nsec in)
+static void add_coming(struct buf *b, const char *in_name, const char *at_name, nsec in)
 {
 	char at[32] = "";
 
 	if (whole_ms(in) >= 0)
 		moment(in, at);
-	buf_printf(b, ",\"%sInMs\":%" PRId64 ",\"%sAt\":\"%s\"", name, whole_ms(in), name, at);
+	json_out_int(b, in_name, whole_ms(in));
+	json_out_text(b, at_name, at);
 }
 
 static void add_next(struct buf *b, const struct standing *e)
@@ -667,21 +668,28 @@ static void add_next(struct buf *b, const struct standing *e)
 	const struct elector_next *n = &e->status->next;
 	bool leads = e->status->leading;
 
-	buf_printf(b, ",\"next\":{\"known\":%s,\"self\":%s", n->known ? "true" : "false", n->self ? "true" : "false");
-	add_field(b, "identity", text_or_none(n->identity));
-	add_field(b, "address", text_or_none(n->address));
-	buf_printf(b, ",\"priority\":%" PRId64 ",\"sinceMs\":%" PRId64 ",\"absentMs\":%" PRId64,
-	           n->known ? n->priority : 0, n->known ? whole_ms(n->since) : -1, whole_ms(n->absent));
-	add_field(b, "wanted", text_or_none(n->wanted));
-	add_field(b, "trouble", text_or_none(n->trouble));
-	buf_printf(b, ",\"ownPriority\":%" PRId64 ",\"able\":%s", n->priority_self, n->able ? "true" : "false");
-	add_field(b, "unableWhy", text_or_none(n->unable_why));
-	buf_printf(b, ",\"preemptAfterMs\":%" PRId64, leads ? whole_ms(n->preempt_after) : -1);
-	add_coming(b, "preempts", leads ? n->preempts_in : -1);
-	add_coming(b, "rotates", leads ? n->rotates_in : -1);
-	buf_printf(b, ",\"handovers\":{\"request\":%" PRIu64 ",\"priority\":%" PRIu64 ",\"rotation\":%" PRIu64 "}",
-	           n->handovers[SUCCESSOR_REQUEST], n->handovers[SUCCESSOR_PRIORITY], n->handovers[SUCCESSOR_ROTATION]);
-	add_field(b, "warm", e->warm ? e->warm : "");
+	json_out_open(b, "next", "{");
+	json_out_bool(b, "known", n->known);
+	json_out_bool(b, "self", n->self);
+	json_out_text(b, "identity", n->identity);
+	json_out_text(b, "address", n->address);
+	json_out_int(b, "priority", n->known ? n->priority : 0);
+	json_out_int(b, "sinceMs", n->known ? whole_ms(n->since) : -1);
+	json_out_int(b, "absentMs", whole_ms(n->absent));
+	json_out_text(b, "wanted", n->wanted);
+	json_out_text(b, "trouble", n->trouble);
+	json_out_int(b, "ownPriority", n->priority_self);
+	json_out_bool(b, "able", n->able);
+	json_out_text(b, "unableWhy", n->unable_why);
+	json_out_int(b, "preemptAfterMs", leads ? whole_ms(n->preempt_after) : -1);
+	add_coming(b, "preemptsInMs", "preemptsAt", leads ? n->preempts_in : -1);
+	add_coming(b, "rotatesInMs", "rotatesAt", leads ? n->rotates_in : -1);
+	json_out_open(b, "handovers", "{");
+	json_out_int(b, "request", (int64_t)n->handovers[SUCCESSOR_REQUEST]);
+	json_out_int(b, "priority", (int64_t)n->handovers[SUCCESSOR_PRIORITY]);
+	json_out_int(b, "rotation", (int64_t)n->handovers[SUCCESSOR_ROTATION]);
+	buf_adds(b, "}");
+	json_out_text(b, "warm", e->warm);
 	add_notes(b, e);
 	buf_adds(b, "}");
 }
@@ -691,11 +699,12 @@ static void add_service(struct buf *b, const struct standing *e)
 	struct service_status st;
 
 	service_status(e->service, &st);
-	buf_printf(b, ",\"service\":{\"published\":%s,\"failures\":%" PRIu64, st.published ? "true" : "false",
-	           st.failures);
-	add_field(b, "name", st.name);
-	add_field(b, "address", st.host);
-	add_field(b, "trouble", st.trouble);
+	json_out_open(b, "service", "{");
+	json_out_bool(b, "published", st.published);
+	json_out_int(b, "failures", (int64_t)st.failures);
+	json_out_text(b, "name", st.name);
+	json_out_text(b, "address", st.host);
+	json_out_text(b, "trouble", st.trouble);
 	buf_adds(b, "}");
 }
 
@@ -722,27 +731,32 @@ void standing_json(struct buf *out, const struct standing *e)
 	};
 	const struct elector_status *s = e->status;
 
-	buf_printf(out, "{\"phase\":\"%s\",\"leading\":%s,\"couldLead\":%s", phases[s->phase],
-	           s->leading ? "true" : "false", s->lacks ? "false" : "true");
-	add_field(out, "lacks", text_or_none(s->lacks));
-	add_field(out, "name", e->name);
-	add_field(out, "lock", s->lock);
-	add_field(out, "identity", s->identity);
-	add_field(out, "address", s->address);
-	add_field(out, "leader", s->leader);
-	add_field(out, "state", leadership_name(standing_state(e)));
-	buf_printf(out, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
-	           s->remaining / NSEC_PER_MS);
+	buf_adds(out, "{");
+	json_out_text(out, "phase", phases[s->phase]);
+	json_out_bool(out, "leading", s->leading);
+	json_out_bool(out, "couldLead", !s->lacks);
+	json_out_text(out, "lacks", s->lacks);
+	json_out_text(out, "name", e->name);
+	json_out_text(out, "lock", s->lock);
+	json_out_text(out, "identity", s->identity);
+	json_out_text(out, "address", s->address);
+	json_out_text(out, "leader", s->leader);
+	json_out_text(out, "state", leadership_name(standing_state(e)));
+	json_out_int(out, "term", (int64_t)s->term);
+	json_out_int(out, "token", s->token);
+	json_out_int(out, "remainingMs", s->remaining / NSEC_PER_MS);
 	add_until(out, s);
-	buf_printf(out, ",\"sinceBeganMs\":%" PRId64 ",\"sinceRenewalMs\":%" PRId64, whole_ms(s->since_began),
-	           whole_ms(s->since_renewal));
-	buf_printf(out, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);
-	buf_printf(out, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64, s->slow_paths, s->transitions);
-	buf_printf(out, ",\"paused\":%s,\"sittingOutMs\":%" PRId64, s->standing.paused ? "true" : "false",
-	           s->standing.out_left == NSEC_NEVER ? -1 : whole_ms(s->standing.out_left));
-	buf_printf(out, ",\"leaseMs\":%" PRId64 ",\"seenMs\":%" PRId64 ",\"waitLeftMs\":%" PRId64,
-	           whole_ms(s->times.lease), s->standing.looked ? whole_ms(s->standing.seen_for) : -1,
-	           whole_ms(s->standing.wait_left));
+	json_out_int(out, "sinceBeganMs", whole_ms(s->since_began));
+	json_out_int(out, "sinceRenewalMs", whole_ms(s->since_renewal));
+	json_out_int(out, "renewals", (int64_t)s->renewals_ok);
+	json_out_int(out, "renewalsFailed", (int64_t)s->renewals_failed);
+	json_out_int(out, "slowPaths", (int64_t)s->slow_paths);
+	json_out_int(out, "transitions", (int64_t)s->transitions);
+	json_out_bool(out, "paused", s->standing.paused);
+	json_out_int(out, "sittingOutMs", whole_ms(s->standing.out_left));
+	json_out_int(out, "leaseMs", whole_ms(s->times.lease));
+	json_out_int(out, "seenMs", s->standing.looked ? whole_ms(s->standing.seen_for) : -1);
+	json_out_int(out, "waitLeftMs", whole_ms(s->standing.wait_left));
 	add_store(out, s);
 	add_worker(out, e);
 	if (e->may_lead)
@@ -751,7 +765,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	if (e->service)
 		add_service(out, e);
 	add_reasons(out, e);
-	add_field(out, "scriptError", text_or_none(e->script_error));
-	buf_printf(out, ",\"scriptErrorMs\":%" PRId64, e->script_error ? whole_ms(e->script_error_for) : -1);
+	json_out_text(out, "scriptError", e->script_error);
+	json_out_int(out, "scriptErrorMs", e->script_error ? whole_ms(e->script_error_for) : -1);
 	buf_adds(out, "}");
 }
