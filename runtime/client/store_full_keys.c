@@ -87,8 +87,8 @@ static void key_check(struct full *f, const struct key *k)
 	if (lock_client_read(f->b) != LOCK_OK)
 		full_astray(f, f->b, "a read of one of several keys", LOCK_OK);
 	else if (!key_is_holder(k, f->b->record.holder))
-		full_unfit(f, "the key \"...%s%s\" has the record of another key: is each byte of the key escaped?", k->base,
-		           k->more);
+		full_unfit(f, "the key \"...%s%s\" has the record of another key: is each byte of the key escaped?",
+		           k->base, k->more);
 }
 
 /* Each is there still when those before it have been removed, and is removed. */
@@ -151,12 +151,12 @@ void full_keys(struct full *f)
 
 /* What languages for patterns give a meaning to, and what each would match as a pattern. */
 static const struct key listed[] = {
-	{ "-list", "-one", false },        { "-list", "-two", false },     { "-list", "-two-b", false },
-	{ "-like", "-a%25z", false },      { "-like", "-aXz", false },     { "-like", "-b_z", false },
-	{ "-like", "-bXz", false },        { "-like", "-c%2Az", false },   { "-like", "-cXz", false },
-	{ "-like", "-d%3Fz", false },      { "-like", "-dXz", false },     { "-like", "-e%5Bf-g%5Dz", false },
-	{ "-like", "-efz", false },        { "-like", "-h.z", false },     { "-like", "-hXz", false },
-	{ "-like", "-i%5Cjz", false },     { "-like", "-ijz", false },     { "-like", "-k%5Ez", false },
+	{ "-list", "-one", false },    { "-list", "-two", false },   { "-list", "-two-b", false },
+	{ "-like", "-a%25z", false },  { "-like", "-aXz", false },   { "-like", "-b_z", false },
+	{ "-like", "-bXz", false },    { "-like", "-c%2Az", false }, { "-like", "-cXz", false },
+	{ "-like", "-d%3Fz", false },  { "-like", "-dXz", false },   { "-like", "-e%5Bf-g%5Dz", false },
+	{ "-like", "-efz", false },    { "-like", "-h.z", false },   { "-like", "-hXz", false },
+	{ "-like", "-i%5Cjz", false }, { "-like", "-ijz", false },   { "-like", "-k%5Ez", false },
 };
 #define LISTED ((int)(sizeof listed / sizeof *listed))
 
@@ -165,11 +165,16 @@ static const struct look {
 	struct key prefix;
 	const char *names[4];
 } looks[] = {
-	{ { "-list", "", false }, { "-one", "-two", "-two-b" } }, { { "-list", "-two", false }, { "", "-b" } },
-	{ { "-like", "-a%25z", false }, { "" } },                 { { "-like", "-b_z", false }, { "" } },
-	{ { "-like", "-c%2Az", false }, { "" } },                 { { "-like", "-d%3Fz", false }, { "" } },
-	{ { "-like", "-e%5Bf-g%5Dz", false }, { "" } },           { { "-like", "-h.z", false }, { "" } },
-	{ { "-like", "-i%5Cjz", false }, { "" } },                { { "-like", "-k%5Ez", false }, { "" } },
+	{ { "-list", "", false }, { "-one", "-two", "-two-b" } },
+	{ { "-list", "-two", false }, { "", "-b" } },
+	{ { "-like", "-a%25z", false }, { "" } },
+	{ { "-like", "-b_z", false }, { "" } },
+	{ { "-like", "-c%2Az", false }, { "" } },
+	{ { "-like", "-d%3Fz", false }, { "" } },
+	{ { "-like", "-e%5Bf-g%5Dz", false }, { "" } },
+	{ { "-like", "-h.z", false }, { "" } },
+	{ { "-like", "-i%5Cjz", false }, { "" } },
+	{ { "-like", "-k%5Ez", false }, { "" } },
 };
 static const struct look nothing = { { "-list", "", false }, { NULL } };
 
@@ -212,7 +217,8 @@ static bool look_in(struct full *f, const struct look *look, struct lock_client 
 	if (!place->place->ops->list)
 		full_note(f, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
 	else if (lock_client_list(place, &l) != LOCK_OK)
-		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place->result.outcome), store_trial_why(place));
+		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place->result.outcome),
+		          store_trial_why(place));
 	else if (place->odd_answers)
 		full_unfit(f, "list was answered twice, or before it had begun");
 	else if (!listing_is(&l, look->names))

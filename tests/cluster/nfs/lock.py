@@ -162,8 +162,8 @@ def race(clients: Any, rounds: Any, url: str) -> None:
         found = {}
     note(r.stdout + r.stderr)
     same(
-        {k: found.get(k) for k in ("rounds", "won_once", "wrong", "misread", "token_back", "failed")},
-        {"rounds": rounds, "won_once": rounds, "wrong": 0, "misread": 0, "token_back": 0, "failed": 0},
+        {k: found.get(k) for k in ("rounds", "won", "unsure", "wrong", "failed")},
+        {"rounds": rounds, "won": rounds, "unsure": 0, "wrong": 0, "failed": 0},
         f"{len(clients)} clients race for each version: one winner, which the next look shows, and tokens grow",
     )
 
