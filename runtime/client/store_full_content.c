@@ -1,7 +1,9 @@
-/* What records may hold: long texts, and odd ones. */
+/* What records and keys may hold: long texts, odd ones, odd names, of which each is a record of its own; and what is
+ * listed of them. */
 #include "client/store_full_internal.h"
 
 #include "base/mem.h"
+#include "locks/lock_listing.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -106,4 +108,268 @@ void full_texts(struct full *f)
 		full_good(
 			f,
 			"quotes, backslashes, blanks, control characters and letters of other scripts are kept as they are");
+}
+
+/* ---- keys ---- */
+
+struct key {
+	const char *base, *more; /* behind the scratch key */
+	bool wrote;
+};
+
+/* -1: this kind of lock takes no such key. */
+static int key_turn(struct full *f, struct lock_client *s, const struct key *k)
+{
+	struct err err;
+	char *more = mem_printf("%s%s", k->base, k->more), *url = full_url(f, more);
+	int status = full_turn_to(f, s, url, &err);
+
+	free(more);
+	free(url);
+	return status;
+}
+
+static bool key_is_holder(const struct key *k, const char *holder)
+{
+	size_t base = strlen(k->base);
+
+	return strncmp(holder, k->base, base) == 0 && strcmp(holder + base, k->more) == 0;
+}
+
+/* What logs and `status` print names the same lock, where it can be opened without the secret that is not printed. */
+static bool key_prints(struct full *f, struct lock_client *s, const char *what)
+{
+	struct err err;
+	struct lock *again = lock_open(&s->env, s->lock->url, &err);
+	bool good = !again || strcmp(again->url, s->lock->url) == 0;
+
+	if (!good)
+		full_unfit(f, "%s is printed as %s, which is another lock when it is opened: %s", what, s->lock->url,
+		           again->url);
+	if (again)
+		again->ops->close(again);
+	return good;
+}
+
+/* true: it is written, and is the record of this key, by whose name it is held. */
+static bool key_write(struct full *f, struct key *k)
+{
+	char *what = mem_printf("the key \"...%s%s\"", k->base, k->more);
+
+	if (lock_client_read(f->a) == LOCK_OK)
+		full_unfit(f, "%s has the record of another key: %s", what, f->a->record.holder);
+	else if (f->a->result.outcome != LOCK_ABSENT)
+		full_astray(f, f->a, what, LOCK_ABSENT);
+	else if (key_prints(f, f->a, what)) {
+		struct version expected = f->a->result.version;
+		full_fill(f, f->a);
+		free(f->a->record.holder);
+		f->a->record.holder = mem_printf("%s%s", k->base, k->more);
+		k->wrote = full_try(f, f->a, &expected, true) == LOCK_OK;
+		if (!k->wrote)
+			full_astray(f, f->a, what, LOCK_OK);
+	}
+	free(what);
+	return k->wrote;
+}
+
+/* The number of those that the lock refuses. */
+static int keys_write(struct full *f, struct key *keys, int count)
+{
+	int refused = 0;
+
+	for (int i = 0; i < count && f->findings == 0 && !f->x->report->signal; i++) {
+		if (key_turn(f, f->a, &keys[i]) < 0)
+			refused++;
+		else
+			key_write(f, &keys[i]);
+	}
+	return refused;
+}
+
+static void key_check(struct full *f, const struct key *k)
+{
+	if (lock_client_read(f->b) != LOCK_OK)
+		full_astray(f, f->b, "a read of one of several keys", LOCK_OK);
+	else if (!key_is_holder(k, f->b->record.holder))
+		full_unfit(f, "the key \"...%s%s\" has the record of another key: is each byte of the key escaped?",
+		           k->base, k->more);
+}
+
+/* Each is there still when those before it have been removed, and is removed. */
+static void keys_check(struct full *f, struct key *keys, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (!keys[i].wrote || key_turn(f, f->b, &keys[i]) < 0)
+			continue;
+		if (f->findings == 0)
+			key_check(f, &keys[i]);
+		full_clean(f, f->b);
+	}
+}
+
+/* ---- odd names ---- */
+
+/* No two of them are the same key, for a store that folds case or accents, or that cuts blanks, either. Where a URL has
+ * no escapes, they are keys as they stand. */
+static const char *const odd_keys[] = {
+	"-plain",
+	"-Plain",
+	"-a%2Fb",
+	"-a%252Fb",
+	"-a%2Fc%2Fd",
+	"-a+b",
+	"-with%20space",
+	"-with%20space%20",
+	"-k%C3%A4se",
+	"-kase",
+	"-%E5%90%8D",
+	"-q%22u%27o",
+	"-%5C",
+	"-%7Ba%7D",
+	"-open%7B",
+	"-shut%7D",
+	"-a%3Fb%23c",
+	"-a%26b%3Dc",
+	"-a%3Ah%2Ci%3Bj%40k%24l%21%28m%29%2A~",
+	"-%27%3B%20DROP%20TABLE%20lunarch_locks%3B%20--",
+	"-d.o.t",
+	"-01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+};
+#define KEYS ((int)(sizeof odd_keys / sizeof *odd_keys))
+
+void full_keys(struct full *f)
+{
+	struct key keys[KEYS];
+
+	for (int i = 0; i < KEYS; i++)
+		keys[i] = (struct key){ "-key", odd_keys[i], false };
+	int refused = keys_write(f, keys, KEYS), usable = 0;
+	for (int i = 0; i < KEYS; i++)
+		usable += keys[i].wrote;
+	keys_check(f, keys, KEYS);
+	full_good(f, "%d keys with odd letters, %d records%s", usable, usable,
+	          refused ? "; some are no keys for this kind of lock, which says so" : "");
+}
+
+/* ---- what is listed ---- */
+
+/* What languages for patterns give a meaning to, and what each would match as a pattern. */
+static const struct key listed[] = {
+	{ "-list", "-one", false },    { "-list", "-two", false },   { "-list", "-two-b", false },
+	{ "-like", "-a%25z", false },  { "-like", "-aXz", false },   { "-like", "-b_z", false },
+	{ "-like", "-bXz", false },    { "-like", "-c%2Az", false }, { "-like", "-cXz", false },
+	{ "-like", "-d%3Fz", false },  { "-like", "-dXz", false },   { "-like", "-e%5Bf-g%5Dz", false },
+	{ "-like", "-efz", false },    { "-like", "-h.z", false },   { "-like", "-hXz", false },
+	{ "-like", "-i%5Cjz", false }, { "-like", "-ijz", false },   { "-like", "-k%5Ez", false },
+};
+#define LISTED ((int)(sizeof listed / sizeof *listed))
+
+/* What is listed where so much of a key is named. Sorted, as listings are. */
+static const struct look {
+	struct key prefix;
+	const char *names[4];
+} looks[] = {
+	{ { "-list", "", false }, { "-one", "-two", "-two-b" } },
+	{ { "-list", "-two", false }, { "", "-b" } },
+	{ { "-like", "-a%25z", false }, { "" } },
+	{ { "-like", "-b_z", false }, { "" } },
+	{ { "-like", "-c%2Az", false }, { "" } },
+	{ { "-like", "-d%3Fz", false }, { "" } },
+	{ { "-like", "-e%5Bf-g%5Dz", false }, { "" } },
+	{ { "-like", "-h.z", false }, { "" } },
+	{ { "-like", "-i%5Cjz", false }, { "" } },
+	{ { "-like", "-k%5Ez", false }, { "" } },
+};
+static const struct look nothing = { { "-list", "", false }, { NULL } };
+
+static bool listing_is(const struct lock_listing *l, const char *const *names)
+{
+	size_t count = 0;
+
+	while (names[count] && count < l->count && strcmp(l->name[count], names[count]) == 0)
+		count++;
+	return !names[count] && count == l->count && !l->more;
+}
+
+/* Each name, behind the URL of the prefix, is the URL of its record. */
+static bool listing_opens(struct full *f, const struct look *look, const struct lock *place, const char *prefix)
+{
+	struct err err;
+
+	for (int i = 0; look->names[i]; i++) {
+		char *url = lock_url_beside(place, prefix, look->names[i]);
+		bool open = full_turn_to(f, f->b, url, &err) == 0;
+		char *more = mem_printf("%s%s", look->prefix.more, look->names[i]);
+		struct key key = { look->prefix.base, more, true };
+		if (!open)
+			full_unfit(f, "%s, which list named, cannot be opened: %s", url, err.text);
+		else
+			key_check(f, &key);
+		free(more);
+		free(url);
+		if (f->findings)
+			return false;
+	}
+	return true;
+}
+
+static bool look_in(struct full *f, const struct look *look, struct lock_client *place, const char *prefix)
+{
+	struct lock_listing l = { 0 };
+	bool good = false;
+
+	if (!place->place->ops->list)
+		full_note(f, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
+	else if (lock_client_list(place, &l) != LOCK_OK)
+		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place->result.outcome),
+		          store_trial_why(place));
+	else if (place->odd_answers)
+		full_unfit(f, "list was answered twice, or before it had begun");
+	else if (!listing_is(&l, look->names))
+		full_unfit(
+			f,
+			"of the records whose keys begin with \"...%s%s\" list names %zu, the first one \"%s\", and %s; expected "
+			"are all of them and no others, as they were written: whole keys, of which the prefix is no pattern",
+			look->prefix.base, look->prefix.more, l.count, l.count ? l.name[0] : "",
+			l.more ? "that there are more" : "no more");
+	else
+		good = listing_opens(f, look, place->place, prefix);
+	lock_listing_fini(&l);
+	return good;
+}
+
+/* false: it is not as it should be, or there is no list. */
+static bool look_at(struct full *f, const struct look *look)
+{
+	struct lock_client place = { .env.state_dir = f->a->env.state_dir };
+	char *more = mem_printf("%s%s", look->prefix.base, look->prefix.more), *url = full_url(f, more), *prefix;
+	struct err err;
+	bool good = false;
+
+	if (lock_client_open_prefix(&place, url, &prefix, &err) < 0)
+		full_note(f, "the place cannot be opened to be listed: %s", err.text);
+	else
+		good = look_in(f, look, &place, prefix);
+	lock_client_close(&place);
+	free(prefix);
+	free(url);
+	free(more);
+	return good;
+}
+
+void full_list(struct full *f)
+{
+	struct key keys[LISTED];
+	bool good = look_at(f, &nothing);
+
+	memcpy(keys, listed, sizeof keys);
+	if (good)
+		keys_write(f, keys, LISTED);
+	for (size_t i = 0; good && i < sizeof looks / sizeof *looks && f->findings == 0; i++)
+		if (key_turn(f, f->a, &looks[i].prefix) == 0)
+			good = look_at(f, &looks[i]);
+	keys_check(f, keys, LISTED);
+	if (good)
+		full_good(f, "what begins with a prefix is listed, and nothing else");
 }

@@ -28,8 +28,7 @@ typedef void full_case(struct full *f);
 
 /* The cases. */
 full_case full_swap, full_versions, full_remove;                   /* store_full_swap.c */
-full_case full_big, full_texts;                                    /* store_full_content.c */
-full_case full_keys, full_list;                                    /* store_full_keys.c */
+full_case full_big, full_texts, full_keys, full_list;              /* store_full_content.c */
 full_case full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
 full_case full_cut;                                                /* store_full_cut.c */
 full_case full_race;                                               /* store_full_race.c */
