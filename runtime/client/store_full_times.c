@@ -190,13 +190,24 @@ static bool noticed(struct full *f, const char *what)
 	return false;
 }
 
+/* A notice may be of the first of two halves, and then another one comes. */
+static bool notice_is_true(struct full *f)
+{
+	struct version at = f->at;
+
+	do
+		lock_client_read(f->b);
+	while (strcmp(f->b->result.version.text, at.text) != 0 &&
+	       lock_client_wait_change(f->b, NOTICE_WITHIN, NOTICE_WITHIN));
+	return full_sees(f, f->b, "a change was told");
+}
+
 static bool notice_write(struct full *f, const char *what)
 {
 	struct version at = f->at;
 
 	lock_client_read(f->b);
-	return full_writes(f, f->a, "a write", &at, true, LOCK_OK) && noticed(f, what) &&
-	       full_sees(f, f->b, "a change was told");
+	return full_writes(f, f->a, "a write", &at, true, LOCK_OK) && noticed(f, what) && notice_is_true(f);
 }
 
 /* A record is removed by people, if at all. Who waits for it to come back polls, where it is not told. */

@@ -90,7 +90,7 @@ class Two:
 
 
 # What doctor says of this machine, and of a server that was made for a test.
-ASIDE = ("server", "race", "notice", "acquire", "renew")
+ASIDE = ("server", "race", "notice", "acquire", "renew", "deleted")
 OF_DRIVERS = ("foreign", "answer", "cut", "killed", "stopped")  # for a lock that is not in Lua it examines none of them
 
 
@@ -105,7 +105,7 @@ def examined(store: Any) -> None:
             good = name == "server" or verdict != "unfit"
         else:
             good = verdict == ("note" if name in notes else "good")
-        good &= store.any_name or "some are no keys" not in text
+        good &= not store.any_name or "some are no keys" not in text
         ok(good, f"doctor --full: {name}")
         note(f"{verdict}: {text}")
     ok(len(j["findings"]) > len(ASIDE), "doctor --full: it has come to its end", f"{j['status']} {j['errors']}")
