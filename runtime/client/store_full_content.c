@@ -12,6 +12,8 @@
 
 #define ODD "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\u0301\x01\n\t;--"
 
+#define LIST_WITHIN (20 * NSEC_PER_SEC) /* each by a connection of its own, which a busy machine takes long to make */
+
 #define BLANKS " \t  a   b \t\t c  \t "
 
 /* ---- texts ---- */
@@ -352,7 +354,7 @@ static bool look_in(struct full *f, const struct look *look, struct lock_client 
 /* false: it is not as it should be, or there is no list. */
 static bool look_at(struct full *f, const struct look *look)
 {
-	struct lock_client place = { .env.state_dir = f->a->env.state_dir };
+	struct lock_client place = { .env.state_dir = f->a->env.state_dir, .within = LIST_WITHIN };
 	char *more = mem_printf("%s%s", look->prefix.base, look->prefix.more), *url = full_url(f, more), *prefix;
 	struct err err;
 	bool good = false;
