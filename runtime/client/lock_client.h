@@ -1,4 +1,4 @@
-/* Room client: a lock for who does not campaign: operations that block, the record as text, the examination of a store.
+/* Room client: a lock for who does not campaign: operations that block, and the record as text.
  *
  * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
  * Not an elector: what is written, and on what condition, is the caller's.

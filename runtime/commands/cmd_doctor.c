@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "client/lock_client.h"
-#include "client/store_check.h"
+#include "doctor/store_check.h"
 #include "process/kernel.h"
 #include "service/service.h"
 

@@ -1,5 +1,5 @@
 """The conformance cases, the same for every store. What a lock must do where nobody interferes, `lunarch doctor --full`
-says (runtime/client/store_full.c), and `examined` asks it. The others need a hand that doctor has not: each takes a
+says (runtime/doctor/store_full.c), and `examined` asks it. The others need a hand that doctor has not: each takes a
 Store (stores.py), which reaches into the store behind the runtime's back and hurts the server."""
 
 import base64

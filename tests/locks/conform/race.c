@@ -1,9 +1,9 @@
-/* The race half: the racers of doctor (runtime/client/store_race.h), each with a connection of its own, in processes of
+/* The race half: the racers of doctor (runtime/doctor/store_race.h), each with a connection of its own, in processes of
  * their own, which a barrier holds together. */
 #include "conform.h"
 
 #include "base/mem.h"
-#include "client/store_race.h"
+#include "doctor/store_race.h"
 #include "loop/offload.h"
 
 #include <ev.h>

@@ -1,5 +1,5 @@
 /* What the admin endpoint says, where a running leader cannot be made to show it: a term that nobody ended in time. */
-#include "elector_seat.h"
+#include "elector_rig.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -77,7 +77,7 @@ static void readiness(void)
 /* ---- an elector whose script does not stop, and cannot be killed ---- */
 
 struct stuck {
-	struct seat seat;
+	struct rig rig;
 	int led, lost;
 };
 
@@ -97,20 +97,20 @@ static nsec since_renewal(const struct stuck *s)
 {
 	struct elector_status now;
 
-	elector_status(s->seat.elector, &now);
+	elector_status(s->rig.elector, &now);
 	return now.since_renewal;
 }
 
 static void lose_and_stay(struct stuck *s, const struct lease_times *times)
 {
 	is_int(since_renewal(s), -1, "before it has led there is no renewal to speak of");
-	elector_bar(s->seat.elector, NULL);
-	until(&s->seat, &s->led, 1);
+	elector_bar(s->rig.elector, NULL);
+	until(&s->rig, &s->led, 1);
 	ok(since_renewal(s) >= 0 && since_renewal(s) <= times->lease, "a leader tells how long ago it renewed");
 	unlink(path);
-	until(&s->seat, &s->lost, 1);
+	until(&s->rig, &s->lost, 1);
 	while (since_renewal(s) >= 0 && since_renewal(s) <= times->lease)
-		turn(&s->seat);
+		turn(&s->rig);
 	ok(since_renewal(s) > times->lease,
 	   "a term whose script does not stop goes on, without a renewal, for longer than its lease: /healthz sees it");
 }
@@ -131,12 +131,12 @@ static void stuck(void)
 	struct stuck s = { .led = 0 };
 
 	place_make();
-	seat_init(&s.seat);
-	struct elector_config config = seat_config(&s.seat, 0);
+	rig_init(&s.rig);
+	struct elector_config config = rig_config(&s.rig, 0);
 	config.times = times;
-	seat_start(&s.seat, &config, &callbacks, &s);
+	rig_start(&s.rig, &config, &callbacks, &s);
 	lose_and_stay(&s, &times);
-	seat_fini(&s.seat);
+	rig_fini(&s.rig);
 }
 
 static bool tell_job(const char *name, int64_t last_s, uint64_t term)

@@ -2,7 +2,7 @@
  * record that falls back, a token that was larger before. */
 #include "base/buf.h"
 #include "base/mem.h"
-#include "elector_seat.h"
+#include "elector_rig.h"
 #include "lease/nomination.h"
 
 #include <signal.h>
@@ -20,7 +20,7 @@ struct told {
 	char order[40]; /* of what is in `ordered` */
 };
 struct candidate {
-	struct seat seat;
+	struct rig rig;
 	struct told *told;
 	bool drains; /* what lead started goes on until the test says that it has stopped */
 };
@@ -29,7 +29,7 @@ static bool has_said(const struct candidate *c, const char *text)
 {
 	struct buf said = { 0 };
 
-	elector_why(c->seat.elector, &said);
+	elector_why(c->rig.elector, &said);
 	bool has = said.data && strstr(said.data, text);
 	buf_fini(&said);
 	return has;
@@ -64,7 +64,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	c->told->stops++;
 	c->told->reason = reason;
 	if (!c->drains)
-		elector_stopped(c->seat.elector, true);
+		elector_stopped(c->rig.elector, true);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -113,7 +113,7 @@ static void on_hand_over(void *arg, enum successor_why why)
 
 	(void)why;
 	c->told->hand_overs++;
-	elector_end(c->seat.elector, LEASE_RESIGNED, 0, 0);
+	elector_end(c->rig.elector, LEASE_RESIGNED, 0, 0);
 }
 
 static void on_finished(void *arg, bool left)
@@ -144,12 +144,12 @@ static void start_as(struct candidate *c, struct told *told, nsec lease, struct 
 	c->told = told;
 	c->drains = false;
 	*told = (struct told){ 0 };
-	seat_init(&c->seat);
-	struct elector_config config = seat_config(&c->seat, lease);
-	config.opened = lock ? lock(&c->seat.env) : NULL;
+	rig_init(&c->rig);
+	struct elector_config config = rig_config(&c->rig, lease);
+	config.opened = lock ? lock(&c->rig.env) : NULL;
 	config.identity = identity;
-	seat_start(&c->seat, &config, &callbacks, c);
-	elector_bar(c->seat.elector, NULL);
+	rig_start(&c->rig, &config, &callbacks, c);
+	elector_bar(c->rig.elector, NULL);
 }
 
 static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))
@@ -175,8 +175,8 @@ static void save(struct candidate *c, uint64_t number, const char *json)
 {
 	struct err err;
 
-	elector_save(c->seat.elector, number, json, &err);
-	until(&c->seat, &c->told->saved, (int)number);
+	elector_save(c->rig.elector, number, json, &err);
+	until(&c->rig, &c->told->saved, (int)number);
 }
 
 /* ---- a clone ---- */
@@ -195,26 +195,26 @@ static void clones(void)
 	struct candidate c;
 
 	start(&c, &s->told[0], 6 * NSEC_PER_SEC);
-	ok(until(&c.seat, &s->told[0].renewals, 1), "a leader renews");
+	ok(until(&c.rig, &s->told[0].renewals, 1), "a leader renews");
 	struct record before = look();
 	s->told[1] = s->told[0];
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
 		c.told = &s->told[1];
-		ev_loop_fork(c.seat.env.loop);
-		until(&c.seat, &s->end, 1);
+		ev_loop_fork(c.rig.env.loop);
+		until(&c.rig, &s->end, 1);
 		_exit(0);
 	}
 	double end = ev_time() + PATIENCE_S;
 	while (!reached(&s->told[0].stops, 1) && !reached(&s->told[1].stops, 1) && ev_time() < end)
-		turn(&c.seat);
+		turn(&c.rig);
 	int loser = reached(&s->told[1].stops, 1), winner = 1 - loser;
 	ok(s->told[0].stops + s->told[1].stops == 1 && s->told[loser].reason == LEASE_STOLEN,
 	   "cloned while it leads, one of the two ends its term: it is lost to the other");
 	int renewals = s->told[winner].renewals;
 	while (!reached(&s->told[winner].renewals, renewals + 3) && ev_time() < end)
-		turn(&c.seat);
+		turn(&c.rig);
 	ok(s->told[winner].stops == 0 && s->told[winner].renewals >= renewals + 3, "the other one leads on");
 	struct record after = look();
 	is_str(after.incarnation, before.incarnation, "as the process that it was");
@@ -222,12 +222,12 @@ static void clones(void)
 	if (winner == 1)
 		kill(pid, SIGKILL);
 	else
-		elector_end(c.seat.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
+		elector_end(c.rig.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
 	while (!reached(&s->told[loser].leads, s->told[loser].stops + 1) && ev_time() < end)
-		turn(&c.seat);
+		turn(&c.rig);
 	ok(s->told[loser].leads == 2, "and when that one is gone, the one that ended leads again");
 	while (loser == 1 && shown_term() == after.term && ev_time() < end)
-		turn(&c.seat);
+		turn(&c.rig);
 	struct record last = look();
 	ok(strcmp(last.incarnation, before.incarnation) != 0 && last.term > before.term,
 	   "under an incarnation of its own");
@@ -239,7 +239,7 @@ static void clones(void)
 	record_fini(&before);
 	record_fini(&after);
 	record_fini(&last);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 	munmap(s, sizeof *s);
 }
 
@@ -251,20 +251,20 @@ static void checkpoints(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c.seat, &told.leads, 1);
+	until(&c.rig, &told.leads, 1);
 	save(&c, 1, "{\"n\":5}");
 	struct record old = look();
 	save(&c, 2, "{\"n\":10}");
 	is_int(told.saved, 2, "a checkpoint is acknowledged");
 	replace(&old);
-	until(&c.seat, &told.renewals, told.renewals + 2);
+	until(&c.rig, &told.renewals, told.renewals + 2);
 	struct record now = look();
 	is_str(now.checkpoint, "{\"n\":10}",
 	       "a store that shows the record from before it gets it again with the next renewal");
 	ok(told.stops == 0 && now.term == old.term, "the term goes on");
 	mem_replace(&now.checkpoint, "{\"n\":11}");
 	replace(&now);
-	until(&c.seat, &told.renewals, told.renewals + 2);
+	until(&c.rig, &told.renewals, told.renewals + 2);
 	struct record edited = look();
 	is_str(edited.checkpoint, "{\"n\":11}", "what a person puts into the newest record stands");
 	mem_replace(&old.holder, "somebody else");
@@ -272,7 +272,7 @@ static void checkpoints(void)
 	old.lease_ms = 100;
 	old.term++;
 	replace(&old);
-	until(&c.seat, &told.leads, 2);
+	until(&c.rig, &told.leads, 2);
 	struct record next = look();
 	ok(told.stops == 1 && told.leads == 2 && strcmp(next.checkpoint, "{\"n\":5}") == 0,
 	   "and so does what another leader had saved, when its record is taken over");
@@ -280,7 +280,7 @@ static void checkpoints(void)
 	record_fini(&now);
 	record_fini(&edited);
 	record_fini(&next);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* ---- tokens ---- */
@@ -299,13 +299,13 @@ static void tokens(void)
 	r.token = clock_wall_us() + INT64_C(3600) * 1000000; /* its clock was ahead, or ours is behind */
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	until(&c.seat, &told.others, 1);
+	until(&c.rig, &told.others, 1);
 	unlink(path);
-	until(&c.seat, &told.leads, 1);
+	until(&c.rig, &told.leads, 1);
 	ok(told.token > r.token,
 	   "the token of a term is larger than all that its candidate has seen, also when the record is gone");
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* ---- what others leave in a record ---- */
@@ -326,20 +326,20 @@ static void extremes(void)
 	r.renewed_us = RECORD_TIME_MAX;
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	ok(until(&c.seat, &told.leads, 1),
+	ok(until(&c.rig, &told.leads, 1),
 	   "a record whose holder's name fills it, with the largest count of transitions, is taken over");
 	record_fini(&r);
 	r = look();
 	ok(r.transitions == INT64_MAX && !*r.previous_holder, "the count stays, and of the name nothing is kept");
 	r.renewed_us = RECORD_TIME_MAX;
 	replace(&r);
-	until(&c.seat, &told.renewals, told.renewals + 2);
+	until(&c.rig, &told.renewals, told.renewals + 2);
 	record_fini(&r);
 	r = look();
 	ok(told.stops == 0 && r.renewed_us > r.acquired_us && r.renewed_us < RECORD_TIME_MAX,
 	   "at the end of the years the time of renewals begins at the clock anew");
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 	free(name);
 }
 
@@ -351,22 +351,22 @@ static void clocks(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c.seat, &told.leads, 1);
+	until(&c.rig, &told.leads, 1);
 	struct record r = look();
 	int64_t ahead = r.renewed_us += INT64_C(3600) * 1000000;
 	replace(&r);
-	until(&c.seat, &told.renewals, told.renewals + 1);
+	until(&c.rig, &told.renewals, told.renewals + 1);
 	record_fini(&r);
 	r = look();
 	int64_t first = r.renewed_us;
 	ok(told.stops == 0 && first > ahead, "a record whose time is an hour ahead of the clock: a renewal's is later");
-	until(&c.seat, &told.renewals, told.renewals + 3);
+	until(&c.rig, &told.renewals, told.renewals + 3);
 	record_fini(&r);
 	r = look();
 	ok(r.renewed_us - first > INT64_C(1000000) && r.renewed_us - first < INT64_C(600) * 1000000,
 	   "and goes on with what passes");
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* ---- what comes first ---- */
@@ -415,15 +415,15 @@ static void order(void)
 	replace(&r);
 	spied = &c;
 	start_on(&c, &told, 600 * NSEC_PER_SEC, open_spied);
-	until(&c.seat, &told.others, 1);
-	until(&c.seat, &told.leads, 1);
-	elector_end(c.seat.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
-	until(&c.seat, &told.finished, 1);
+	until(&c.rig, &told.others, 1);
+	until(&c.rig, &told.leads, 1);
+	elector_end(c.rig.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
+	until(&c.rig, &told.finished, 1);
 	is_str(told.order, "ownLaiSwzn",
 	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
 	       "that is logged and announced, the release before it is logged and announced");
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* ---- when a term is over ---- */
@@ -432,7 +432,7 @@ static bool leads(const struct candidate *c)
 {
 	struct elector_status s;
 
-	elector_status(c->seat.elector, &s);
+	elector_status(c->rig.elector, &s);
 	return s.leading;
 }
 
@@ -442,26 +442,26 @@ static void drains(void)
 	struct candidate c;
 
 	start(&c, &told, 6 * NSEC_PER_SEC);
-	until(&c.seat, &told.leads, 1);
+	until(&c.rig, &told.leads, 1);
 	c.drains = true;
-	elector_end(c.seat.elector, LEASE_SHUTDOWN, 0, 60 * NSEC_PER_SEC);
+	elector_end(c.rig.elector, LEASE_SHUTDOWN, 0, 60 * NSEC_PER_SEC);
 	ok(has_said(&c, "stopping: shutdown") && !has_said(&c, "stopped_leading"),
 	   "a term that is told to end says so, and not that it leads no more");
-	until(&c.seat, &told.renewals, told.renewals + 1);
+	until(&c.rig, &told.renewals, told.renewals + 1);
 	ok(leads(&c) && !has_said(&c, "stopped_leading"), "it leads, and renews, until all of it has stopped");
-	elector_stopped(c.seat.elector, true);
+	elector_stopped(c.rig.elector, true);
 	ok(!leads(&c) && has_said(&c, "stopped_leading: shutdown"), "then it says that it leads no more, and why");
-	until(&c.seat, &told.leads, 2);
-	elector_end(c.seat.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+	until(&c.rig, &told.leads, 2);
+	elector_end(c.rig.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
 	struct record r = look();
 	mem_replace(&r.holder, "somebody else");
 	replace(&r);
-	until(&c.seat, &told.stops, 3);
+	until(&c.rig, &told.stops, 3);
 	ok(!leads(&c) && has_said(&c, "stopped_leading: resigned (the lease was lost"),
 	   "where the lease is lost meanwhile, it says so at once, although its script still stops");
-	elector_stopped(c.seat.elector, true);
+	elector_stopped(c.rig.elector, true);
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* ---- who comes next ---- */
@@ -470,8 +470,8 @@ static void drains(void)
 static bool until_both(struct candidate *c, struct candidate *d, const int *counter, int want)
 {
 	for (double end = ev_time() + PATIENCE_S; !reached(counter, want) && ev_time() < end; usleep(1000)) {
-		ev_run(c->seat.env.loop, EVRUN_NOWAIT);
-		ev_run(d->seat.env.loop, EVRUN_NOWAIT);
+		ev_run(c->rig.env.loop, EVRUN_NOWAIT);
+		ev_run(d->rig.env.loop, EVRUN_NOWAIT);
 	}
 	return reached(counter, want);
 }
@@ -507,7 +507,7 @@ static void hands_over(void)
 
 	forget_next();
 	start(&c, &told[0], 9 * NSEC_PER_SEC);
-	until(&c.seat, &told[0].leads, 1);
+	until(&c.rig, &told[0].leads, 1);
 	start_as(&d, &told[1], 9 * NSEC_PER_SEC, NULL, "b");
 	ok(until_both(&c, &d, &told[1].nexts, 1), "a standby comes next");
 	struct record n = look_beside();
@@ -516,31 +516,31 @@ static void hands_over(void)
 	double end = ev_time() + PATIENCE_S;
 	do {
 		until_both(&c, &d, &told[0].renewals, told[0].renewals + 1);
-		elector_status(c.seat.elector, &s);
+		elector_status(c.rig.elector, &s);
 	} while (!s.next.known && ev_time() < end);
 	is_str(s.next.identity, "b", "and then its leader knows it");
-	is_int(elector_handover(d.seat.elector, "", NSEC_PER_SEC, request, &err), -1,
+	is_int(elector_handover(d.rig.elector, "", NSEC_PER_SEC, request, &err), -1,
 	       "who does not lead hands nothing over");
-	is_int(elector_handover(c.seat.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
+	is_int(elector_handover(c.rig.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
 	ok(until_both(&c, &d, &told[1].leads, 1) && told[0].hand_overs == 1 && told[0].reason == LEASE_RESIGNED,
 	   "its term ends of its own will, and the other one leads");
 	ok(told[1].before == 1 && strstr(told[1].order, "yL"), "which hears first that it comes next no more");
-	elector_status(c.seat.elector, &s);
+	elector_status(c.rig.elector, &s);
 	is_int((int64_t)s.next.handovers[SUCCESSOR_REQUEST], 1, "the hand-over is counted");
 	until_both(&c, &d, &told[0].nexts, 1);
-	elector_end(c.seat.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	elector_end(c.rig.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
 	is_int(told[0].finished, 0, "who comes next and is to end");
 	until_both(&c, &d, &told[0].finished, 1);
 	n = look_beside();
 	for (end = ev_time() + PATIENCE_S; *n.holder && ev_time() < end;) { /* first, if that takes less than P */
-		ev_run(c.seat.env.loop, EVRUN_NOWAIT);
+		ev_run(c.rig.env.loop, EVRUN_NOWAIT);
 		record_fini(&n);
 		n = look_beside();
 	}
 	is_str(n.holder, "", "empties the record");
 	record_fini(&n);
-	seat_fini(&c.seat);
-	seat_fini(&d.seat);
+	rig_fini(&c.rig);
+	rig_fini(&d.rig);
 }
 
 static const struct timeline_ops *real_timers;
@@ -572,15 +572,15 @@ static void shares_wakeups(void)
 
 	forget_next();
 	start(&c, &told, 3 * NSEC_PER_SEC);
-	real_timers = c.seat.timeline.ops;
+	real_timers = c.rig.timeline.ops;
 	ops = *real_timers;
 	ops.start = timer_was_started;
 	ops.stop = timer_was_stopped;
-	c.seat.timeline.ops = &ops;
-	until(&c.seat, &told.renewals, 20); /* more than two leases */
+	c.rig.timeline.ops = &ops;
+	until(&c.rig, &told.renewals, 20); /* more than two leases */
 	ok(long_timer && long_fires == 0,
 	   "a leader looks who comes next when it renews its lease, and does not wake up for that");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 /* A lock that somebody named as the record beside another one. */
@@ -597,15 +597,15 @@ static void taken_name(void)
 	snprintf(r.write, sizeof r.write, "00112233445566778899aabbccddeeff");
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	within(&c.seat, &told.leads, 1, 4); /* it would lead at once */
+	within(&c.rig, &told.leads, 1, 4); /* it would lead at once */
 	struct record left = look();
-	elector_status(c.seat.elector, &s);
+	elector_status(c.rig.elector, &s);
 	ok(told.leads == 0 && strcmp(left.write, r.write) == 0,
 	   "what says who comes next in another lock is left alone");
 	ok(strstr(s.trouble, "a name of its own") != NULL, "and said to be the reason");
 	record_fini(&left);
 	record_fini(&r);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 int main(void)

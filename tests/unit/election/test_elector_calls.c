@@ -1,13 +1,13 @@
 /* What an elector's user calls, and how it hears of trouble: on a real file lock, whose answers this test may turn into
  * failures, older tokens or a refusal. What goes on in a term is in test_elector.c. */
 #include "base/mem.h"
-#include "elector_seat.h"
+#include "elector_rig.h"
 #include "locks/lock_identity.h"
 
 #define LEASE (9 * NSEC_PER_SEC)
 
 struct candidate {
-	struct seat seat;
+	struct rig rig;
 	int leads, stops, asks, finished, others, no_leaders, troubles, back, hopeless, unsaved, saved, renewals;
 	bool stays; /* the script is not said to have stopped */
 	bool reaped, left, answers;
@@ -32,7 +32,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	c->stops++;
 	c->reason = reason;
 	if (!c->stays)
-		elector_stopped(c->seat.elector, c->reaped);
+		elector_stopped(c->rig.elector, c->reaped);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -93,7 +93,7 @@ static void on_ask(void *arg)
 	const int64_t priority = 7;
 
 	c->asks++;
-	elector_answer(c->seat.elector, c->answers, c->asks == 1 ? "" : "10.0.0.1:80", c->asks == 1 ? NULL : &priority);
+	elector_answer(c->rig.elector, c->answers, c->asks == 1 ? "" : "10.0.0.1:80", c->asks == 1 ? NULL : &priority);
 }
 
 static void on_finished(void *arg, bool left)
@@ -194,13 +194,13 @@ static void prepare(struct candidate *c)
 {
 	*c = (struct candidate){ .reaped = true, .answers = true };
 	memset(&twist, 0, sizeof twist);
-	seat_init(&c->seat);
+	rig_init(&c->rig);
 }
 
 static void start(struct candidate *c, struct elector_config *config)
 {
-	config->opened = open_twisted(&c->seat.env);
-	seat_start(&c->seat, config, &callbacks, c);
+	config->opened = open_twisted(&c->rig.env);
+	rig_start(&c->rig, config, &callbacks, c);
 }
 
 static void put(const char *holder, int64_t lease_ms, int64_t token, const char *forced)
@@ -227,25 +227,25 @@ static void refusals(void)
 	struct err err;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	config.identity = "a\xff";
 	ok(!elector_new(&config, &callbacks, &c, &err) && err.code == ERR_USAGE && strstr(err.text, "identity"),
 	   "an identity that JSON cannot hold is refused: %s", err.text);
-	config = seat_config(&c.seat, LEASE);
+	config = rig_config(&c.rig, LEASE);
 	config.address = "\xc0";
 	ok(!elector_new(&config, &callbacks, &c, &err) && strstr(err.text, "address"), "and so is an address");
-	config = seat_config(&c.seat, LEASE);
+	config = rig_config(&c.rig, LEASE);
 	config.times.renew = config.times.lease;
 	ok(!elector_new(&config, &callbacks, &c, &err) && err.code == ERR_USAGE, "times that do not fit: %s", err.text);
-	config = seat_config(&c.seat, LEASE);
+	config = rig_config(&c.rig, LEASE);
 	config.lock = "nostore://x";
 	ok(!elector_new(&config, &callbacks, &c, &err) && strstr(err.text, "nostore"), "a lock of no kind: %s",
 	   err.text);
-	config = seat_config(&c.seat, LEASE);
+	config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
-	ok(elector_save(c.seat.elector, 1, "{", &err) < 0 && err.code == ERR_INVALID,
+	ok(elector_save(c.rig.elector, 1, "{", &err) < 0 && err.code == ERR_INVALID,
 	   "a checkpoint that is no JSON: %s", err.text);
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static void asked(void)
@@ -254,19 +254,19 @@ static void asked(void)
 	struct elector_status s;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	config.asks = true;
 	c.answers = false;
 	start(&c, &config);
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.asks, 2) && c.leads == 0, "who is told no does not lead, and asks again");
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.asks, 2) && c.leads == 0, "who is told no does not lead, and asks again");
 	c.answers = true;
-	ok(until(&c.seat, &c.leads, 1), "who is told yes leads");
-	elector_status(c.seat.elector, &s);
+	ok(until(&c.rig, &c.leads, 1), "who is told yes leads");
+	elector_status(c.rig.elector, &s);
 	is_str(s.address, "10.0.0.1:80", "with the address that came with the answer");
-	is_int(elector_handover(c.seat.elector, "a", NSEC_PER_SEC, (char[33]){ "" }, &(struct err){ 0 }), -1,
+	is_int(elector_handover(c.rig.elector, "a", NSEC_PER_SEC, (char[33]){ "" }, &(struct err){ 0 }), -1,
 	       "a leader hands nothing over to itself");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static void observer(void)
@@ -275,24 +275,24 @@ static void observer(void)
 
 	put("somebody", 3600000, 5, "");
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	config.observer = true;
 	start(&c, &config);
-	elector_tell_leader(c.seat.elector);
+	elector_tell_leader(c.rig.elector);
 	is_int(c.others, 0, "before the store was read nobody is told");
-	elector_bar(c.seat.elector, "of no matter");
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.others, 1), "an observer hears who leads");
+	elector_bar(c.rig.elector, "of no matter");
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.others, 1), "an observer hears who leads");
 	is_str(c.leader, "somebody", "by its name");
 	is_str(c.address, "10.9.9.9:9", "and its address");
-	elector_tell_leader(c.seat.elector);
+	elector_tell_leader(c.rig.elector);
 	is_int(c.others, 2, "and once more when that is asked for");
 	put("", 1000, 5, "");
-	ok(until(&c.seat, &c.no_leaders, 1), "and that nobody leads");
+	ok(until(&c.rig, &c.no_leaders, 1), "and that nobody leads");
 	is_str(c.leader, "not somebody", "who did before");
-	elector_end(c.seat.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
-	ok(until(&c.seat, &c.finished, 1) && !c.left, "it ends with nothing held");
-	seat_fini(&c.seat);
+	elector_end(c.rig.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	ok(until(&c.rig, &c.finished, 1) && !c.left, "it ends with nothing held");
+	rig_fini(&c.rig);
 }
 
 static void paused(void)
@@ -301,20 +301,20 @@ static void paused(void)
 	struct elector_status s;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
-	elector_bar(c.seat.elector, NULL);
-	until(&c.seat, &c.leads, 1);
-	elector_bar(c.seat.elector, "the script is replaced");
-	elector_status(c.seat.elector, &s);
+	elector_bar(c.rig.elector, NULL);
+	until(&c.rig, &c.leads, 1);
+	elector_bar(c.rig.elector, "the script is replaced");
+	elector_status(c.rig.elector, &s);
 	ok(s.leading && strcmp(s.paused_why, "the script is replaced") == 0,
 	   "a pause has its reason, and the term goes on");
-	until(&c.seat, &c.renewals, 2);
+	until(&c.rig, &c.renewals, 2);
 	is_int(c.stops, 0, "renewed");
 	c.reaped = false;
-	elector_end(c.seat.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
-	ok(until(&c.seat, &c.finished, 1) && c.left, "what cannot be killed leaves the lease to expire");
-	seat_fini(&c.seat);
+	elector_end(c.rig.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	ok(until(&c.rig, &c.finished, 1) && c.left, "what cannot be killed leaves the lease to expire");
+	rig_fini(&c.rig);
 }
 
 static void trouble(void)
@@ -323,31 +323,31 @@ static void trouble(void)
 	struct err err;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	twist.read = LOCK_FAILED;
 	twist.code = ERR_UNREACHABLE;
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.troubles, 2), "a store that fails is told of each time");
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.troubles, 2), "a store that fails is told of each time");
 	is_str(c.trouble, "the store says no to a read", "in its words");
 	twist.read = LOCK_OK;
-	ok(until(&c.seat, &c.back, 1) && until(&c.seat, &c.leads, 1),
+	ok(until(&c.rig, &c.back, 1) && until(&c.rig, &c.leads, 1),
 	   "that it answers again is told, too, and it leads");
 	twist.write = LOCK_FAILED;
 	twist.code = ERR_DENIED;
-	elector_save(c.seat.elector, 1, "{\"n\":1}", &err);
-	ok(until(&c.seat, &c.troubles, 3), "a write that fails in a term is trouble");
+	elector_save(c.rig.elector, 1, "{\"n\":1}", &err);
+	ok(until(&c.rig, &c.troubles, 3), "a write that fails in a term is trouble");
 	is_str(c.trouble, "the store says no to a write", "in its words");
-	ok(until(&c.seat, &c.stops, 1) && c.reason == LEASE_EXPIRED && c.unsaved == 1 && c.saved == 0,
+	ok(until(&c.rig, &c.stops, 1) && c.reason == LEASE_EXPIRED && c.unsaved == 1 && c.saved == 0,
 	   "a term whose renewals fail ends in time, and what it wanted to save is not saved");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static const char *lacks(const struct candidate *c)
 {
 	struct elector_status s;
 
-	elector_status(c->seat.elector, &s);
+	elector_status(c->rig.elector, &s);
 	return s.lacks;
 }
 
@@ -357,7 +357,7 @@ static bool comes_to_lack(struct candidate *c, const char *words)
 		const char *why = lacks(c);
 		if (words ? why && strstr(why, words) : !why)
 			return true;
-		turn(&c->seat);
+		turn(&c->rig);
 	}
 	return false;
 }
@@ -368,48 +368,48 @@ static void unwritable(void)
 	struct elector_status s;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	ok(comes_to_lack(&c, "not begun"), "who does not campaign yet could not lead");
-	elector_bar(c.seat.elector, NULL);
+	elector_bar(c.rig.elector, NULL);
 	ok(comes_to_lack(&c, "does not answer"), "nor who has not heard of the store");
 	twist.write = LOCK_FAILED;
 	twist.code = ERR_DENIED;
 	ok(comes_to_lack(&c, "its writes"), "nor of whom the store takes no writes");
 	is_str(c.trouble, "the store says no to a write", "which is trouble");
 	put("somebody", 3600000, 500, "");
-	ok(until(&c.seat, &c.others, 1), "another leads");
-	elector_status(c.seat.elector, &s);
+	ok(until(&c.rig, &c.others, 1), "another leads");
+	elector_status(c.rig.elector, &s);
 	ok(s.lacks && strstr(s.lacks, "its writes") && s.store.unwritable && !s.store.wrote && *s.trouble,
 	   "so the store takes its writes, but it is not known whether ours");
 	ok(comes_to_lack(&c, NULL), "until it takes one, in the record of who comes next");
-	elector_status(c.seat.elector, &s);
+	elector_status(c.rig.elector, &s);
 	ok(s.store.wrote && !*s.trouble && s.next.able && c.leads == 0, "which it finds out without leading");
-	elector_ready(c.seat.elector, false);
+	elector_ready(c.rig.elector, false);
 	ok(comes_to_lack(&c, "worker"), "who has no worker could not lead");
-	elector_ready(c.seat.elector, true);
-	elector_answer_late(c.seat.elector);
+	elector_ready(c.rig.elector, true);
+	elector_answer_late(c.rig.elector);
 	ok(!lacks(&c), "a may_lead that is late is none where there is no such hook");
-	elector_end(c.seat.elector, LEASE_RESIGNED, NSEC_PER_SEC, 0);
+	elector_end(c.rig.elector, LEASE_RESIGNED, NSEC_PER_SEC, 0);
 	ok(comes_to_lack(&c, "some time"), "who sits out could not lead");
-	elector_bar(c.seat.elector, "for a test");
+	elector_bar(c.rig.elector, "for a test");
 	ok(comes_to_lack(&c, "paused"), "nor who is paused");
-	elector_status(c.seat.elector, &s);
+	elector_status(c.rig.elector, &s);
 	is_str(s.paused_why, "for a test", "and why is known");
-	elector_bar(c.seat.elector, "for another reason");
-	elector_status(c.seat.elector, &s);
+	elector_bar(c.rig.elector, "for another reason");
+	elector_status(c.rig.elector, &s);
 	is_str(s.paused_why, "for another reason", "also when that changes");
-	elector_bar(c.seat.elector, NULL);
-	elector_status(c.seat.elector, &s);
+	elector_bar(c.rig.elector, NULL);
+	elector_status(c.rig.elector, &s);
 	ok(!s.standing.paused, "it is paused no more when nothing keeps it from campaigning");
-	elector_ready(c.seat.elector, false);
-	elector_configure_user(c.seat.elector, "here", true);
-	elector_status(c.seat.elector, &s);
+	elector_ready(c.rig.elector, false);
+	elector_configure_user(c.rig.elector, "here", true);
+	elector_status(c.rig.elector, &s);
 	ok(strcmp(s.address, "here") == 0 && !s.worker, "a reload brings an address, and no worker");
-	elector_configure_user(c.seat.elector, NULL, true);
-	elector_status(c.seat.elector, &s);
+	elector_configure_user(c.rig.elector, NULL, true);
+	elector_status(c.rig.elector, &s);
 	is_str(s.address, "here", "which stays if none is named");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static void hopeless(void)
@@ -417,13 +417,13 @@ static void hopeless(void)
 	struct candidate c;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	twist.read = LOCK_REFUSED;
 	twist.code = ERR_USAGE;
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.hopeless, 1), "what no later try can mend is told as such: %s", c.trouble);
-	seat_fini(&c.seat);
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.hopeless, 1), "what no later try can mend is told as such: %s", c.trouble);
+	rig_fini(&c.rig);
 }
 
 static void low_token(void)
@@ -432,16 +432,16 @@ static void low_token(void)
 
 	put("somebody", 500, 1000, "for a test");
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	twist.token = 10;
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.troubles, 1) && c.leads == 0, "a token below one that was seen is not led by");
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.troubles, 1) && c.leads == 0, "a token below one that was seen is not led by");
 	ok(strstr(c.trouble, "10") && strstr(c.trouble, "1000"), "%s", c.trouble);
 	twist.token = 2000;
-	ok(until(&c.seat, &c.leads, 1) && c.token == 2000, "a larger one is");
+	ok(until(&c.rig, &c.leads, 1) && c.token == 2000, "a larger one is");
 	ok(c.back >= 1, "and that is the end of the trouble");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static bool answers_as(const char *name)
@@ -455,7 +455,7 @@ static nsec seen_for(const struct candidate *c)
 {
 	struct elector_status s;
 
-	elector_status(c->seat.elector, &s);
+	elector_status(c->rig.elector, &s);
 	return s.standing.looked ? s.standing.seen_for : 0;
 }
 
@@ -465,32 +465,32 @@ static void another_store(void)
 	struct err err;
 
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	ok(answers_as("a1") && answers_as("") && answers_as("a1"),
 	   "the first store that says its name is the one to use");
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.leads, 1) && until(&c.seat, &c.renewals, 1), "one leads in it");
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.leads, 1) && until(&c.rig, &c.renewals, 1), "one leads in it");
 	struct elector_status s;
-	elector_status(c.seat.elector, &s);
+	elector_status(c.rig.elector, &s);
 	is_str(s.record->store, "a1", "and the record says so");
-	elector_accept_store(c.seat.elector);
+	elector_accept_store(c.rig.elector);
 	is_str(twist.identity.known, "a1", "nothing is accepted where nothing else has answered");
 	ok(!lock_identity_is(&twist.identity, "b2", "etcd at h:1", "the cluster", &err) && strstr(err.text, "a1") &&
 	           strstr(err.text, "b2") && strstr(err.text, "h:1"),
 	   "another one is told apart: %s", err.text);
-	elector_accept_store(c.seat.elector);
-	ok(answers_as("b2") && until(&c.seat, &c.stops, 1) && c.reason == LEASE_STOLEN,
+	elector_accept_store(c.rig.elector);
+	ok(answers_as("b2") && until(&c.rig, &c.stops, 1) && c.reason == LEASE_STOLEN,
 	   "once it is accepted, nobody leads on by the record that was copied into it");
 	for (double end = ev_time() + PATIENCE_S; seen_for(&c) < NSEC_PER_SEC / 10 && ev_time() < end;)
-		turn(&c.seat);
+		turn(&c.rig);
 	nsec before = seen_for(&c);
 	answers_as("c3");
-	elector_accept_store(c.seat.elector);
+	elector_accept_store(c.rig.elector);
 	for (double end = ev_time() + PATIENCE_S; seen_for(&c) >= before && c.leads == 1 && ev_time() < end;)
-		turn(&c.seat);
+		turn(&c.rig);
 	ok(seen_for(&c) < before && c.leads == 1, "and in a third one its lease is waited out anew");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 static void foreign(void)
@@ -501,13 +501,13 @@ static void foreign(void)
 	fputs("{\"name\":\"package.json\"}", f);
 	fclose(f);
 	prepare(&c);
-	struct elector_config config = seat_config(&c.seat, LEASE);
+	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
-	elector_bar(c.seat.elector, NULL);
-	ok(until(&c.seat, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s",
+	elector_bar(c.rig.elector, NULL);
+	ok(until(&c.rig, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s",
 	   c.trouble);
 	is_int(c.leads, 0, "nobody leads on it");
-	seat_fini(&c.seat);
+	rig_fini(&c.rig);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* The elector beside holders that die on its machine: real processes, a real file lock, a lease of an hour that nobody
  * waits out. What a proof is, test_death_proof.c asks. */
 #include "base/mem.h"
-#include "elector_seat.h"
+#include "elector_rig.h"
 #include "election/death_watch.h"
 #include "holder.h"
 
@@ -11,7 +11,7 @@
 static int said_dead;
 
 struct candidate {
-	struct seat seat;
+	struct rig rig;
 	struct death_watches *deaths;
 	int leads, others;
 	nsec doubt; /* of the leader that was told last */
@@ -50,7 +50,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	struct candidate *c = arg;
 
 	(void)reason, (void)held, (void)stop_by;
-	elector_stopped(c->seat.elector, true);
+	elector_stopped(c->rig.elector, true);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -80,20 +80,20 @@ static void start(struct candidate *c)
 {
 	said_dead = 0;
 	*c = (struct candidate){ .doubt = -1 };
-	seat_init(&c->seat);
-	c->deaths = death_watches_new(c->seat.env.loop, c->seat.env.offload);
-	struct elector_config config = seat_config(&c->seat, 0);
+	rig_init(&c->rig);
+	c->deaths = death_watches_new(c->rig.env.loop, c->rig.env.offload);
+	struct elector_config config = rig_config(&c->rig, 0);
 	config.death_watches = c->deaths;
-	seat_start(&c->seat, &config, &callbacks, c);
-	elector_bar(c->seat.elector, NULL);
+	rig_start(&c->rig, &config, &callbacks, c);
+	elector_bar(c->rig.elector, NULL);
 }
 
 static void stop(struct candidate *c)
 {
-	elector_free(c->seat.elector);
-	c->seat.elector = NULL;
+	elector_free(c->rig.elector);
+	c->rig.elector = NULL;
 	death_watches_free(c->deaths);
-	seat_fini(&c->seat);
+	rig_fini(&c->rig);
 }
 
 static bool sees_write(struct candidate *c, const struct holder *h)
@@ -101,8 +101,8 @@ static bool sees_write(struct candidate *c, const struct holder *h)
 	struct elector_status s = { 0 };
 
 	for (double last = ev_time() + PATIENCE_S; ev_time() < last;) {
-		turn(&c->seat);
-		elector_status(c->seat.elector, &s);
+		turn(&c->rig);
+		elector_status(c->rig.elector, &s);
 		if (strcmp(s.record->write, h->record.write) == 0)
 			return true;
 	}
@@ -119,11 +119,11 @@ static void died(void)
 	hold_lock(&h);
 	put(&h, 1);
 	start(&c);
-	ok(until(&c.seat, &c.others, 1) && c.doubt == 0, "nothing says that a holder that lives is dead");
+	ok(until(&c.rig, &c.others, 1) && c.doubt == 0, "nothing says that a holder that lives is dead");
 	put(&h, 2); /* it renews */
-	ok(sees_write(&c, &h) && !within(&c.seat, &c.leads, 1, A_WHILE_S), "its lease is waited out");
+	ok(sees_write(&c, &h) && !within(&c.rig, &c.leads, 1, A_WHILE_S), "its lease is waited out");
 	end(&h);
-	ok(until(&c.seat, &c.leads, 1) && said_dead == 1, "but not when it is proved dead");
+	ok(until(&c.rig, &c.leads, 1) && said_dead == 1, "but not when it is proved dead");
 	struct record r = look();
 	ok(r.term > 7 && r.token > 7 && r.past && strstr(r.past, "\"died\""),
 	   "the record tells that its term ended so: %s", r.past ? r.past : "nothing");
@@ -141,9 +141,9 @@ static void dead_before(void)
 	end(&h);
 	put(&h, 1);
 	start(&c);
-	until(&c.seat, &c.others, 1);
+	until(&c.rig, &c.others, 1);
 	is_int(c.doubt, 250 * NSEC_PER_MS, "of one that was dead before it may soon be known");
-	ok(until(&c.seat, &c.leads, 1), "and it is");
+	ok(until(&c.rig, &c.leads, 1), "and it is");
 	stop(&c);
 	bury(&h);
 }
@@ -164,25 +164,25 @@ static void elsewhere(void)
 	hold_lock(&h);
 	put(&h, 1);
 	start(&c);
-	until(&c.seat, &c.others, 1);
+	until(&c.rig, &c.others, 1);
 	hold_lock(&far);
 	mem_replace(&far.record.holder, "far");
 	far.record.boot_id[0] = far.record.boot_id[0] == 'a' ? 'b' : 'a';
 	far.record.term = 8;
 	put(&far, 2);
-	ok(until(&c.seat, &c.others, 2) && c.doubt == 0, "another machine's leader takes its place");
+	ok(until(&c.rig, &c.others, 2) && c.doubt == 0, "another machine's leader takes its place");
 	death_watch_watch(c.deaths, &another, &h.record); /* told when the elector would be */
 	end(&h);
 	end(&far);
-	ok(until(&c.seat, &told, 1) && !within(&c.seat, &c.leads, 1, A_WHILE_S),
+	ok(until(&c.rig, &told, 1) && !within(&c.rig, &c.leads, 1, A_WHILE_S),
 	   "the death of the one that led before is no proof about it");
 	is_int(said_dead, 0, "nor is it called dead");
 	far.record.renewed_us = clock_wall_us() - INT64_C(2000) * HOUR_MS;
 	far.record.term = 9;
 	put(&far, 3);
-	ok(until(&c.seat, &c.others, 3) && c.doubt == INT64_C(3) * HOUR_MS / 2 * NSEC_PER_MS,
+	ok(until(&c.rig, &c.others, 3) && c.doubt == INT64_C(3) * HOUR_MS / 2 * NSEC_PER_MS,
 	   "a record that is older than its lease is known to be dead after one and a half of it");
-	ok(!within(&c.seat, &c.leads, 1, A_WHILE_S), "which is waited, whatever the wall clocks say");
+	ok(!within(&c.rig, &c.leads, 1, A_WHILE_S), "which is waited, whatever the wall clocks say");
 	stop(&c);
 	bury(&h);
 	bury(&far);

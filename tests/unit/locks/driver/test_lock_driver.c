@@ -1,7 +1,7 @@
 /* The elector's side of a lock in Lua, against drivers that behave as the option `m` of the URL says: this program
  * plays them, too. What a real driver cannot be made to do at will. */
 #include "base/mem.h"
-#include "client/driver_faults.h"
+#include "doctor/driver_faults.h"
 #include "lease/record.h"
 #include "locks/driver/driver_server.h"
 #include "locks/lock_user.h"

@@ -4,7 +4,7 @@
 #ifndef LUNARCH_STORE_FULL_H
 #define LUNARCH_STORE_FULL_H
 
-#include "client/store_trial.h"
+#include "doctor/store_trial.h"
 
 /* Tells each finding as it is made. Leaves the scratch record of x as it was, and removes its own. Blocks, for a minute
  * or two. */

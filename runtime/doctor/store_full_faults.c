@@ -1,9 +1,9 @@
 /* What only a lock in Lua can be made to do: texts that are no record, answers that are lost, late or repeated,
  * requests that are lost, and a driver that is killed or stopped in the middle of a write. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include "base/mem.h"
-#include "client/driver_faults.h"
+#include "doctor/driver_faults.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "client/store_measure.h"
+#include "doctor/store_measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

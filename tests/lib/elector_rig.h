@@ -1,8 +1,8 @@
 /* An elector's place in a test: a loop, a file lock in a directory of its own, what an elector needs, and waiting for a
  * count. Not its user: each test has its own callbacks, but for those that need not do anything. Used by the tests of
  * tests/unit that run real electors on a file lock. */
-#ifndef ELECTOR_SEAT_H
-#define ELECTOR_SEAT_H
+#ifndef ELECTOR_RIG_H
+#define ELECTOR_RIG_H
 
 #include "election/elector.h"
 #include "loop/offload.h"
@@ -21,7 +21,7 @@
 static char dir[] = "/dev/shm/lunarch-elector-XXXXXX", url[100];
 static const char *path; /* of the record */
 
-struct seat {
+struct rig {
 	struct lock_env env;
 	struct timeline timeline;
 	struct proof_self self;
@@ -45,16 +45,16 @@ static int place_end(void)
 	return system(command) != 0 || tap_done();
 }
 
-static void seat_init(struct seat *s)
+static void rig_init(struct rig *s)
 {
-	*s = (struct seat){ .elector = NULL };
+	*s = (struct rig){ .elector = NULL };
 	s->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	s->env.offload = offload_new(s->env.loop, 1, NULL);
 	timeline_init(&s->timeline, s->env.loop);
 	proof_self_init(&s->self, dir);
 }
 
-__attribute__((unused)) static struct elector_config seat_config(struct seat *s, nsec lease)
+__attribute__((unused)) static struct elector_config rig_config(struct rig *s, nsec lease)
 {
 	struct elector_config c = { .env = &s->env,
 		                    .timeline = &s->timeline,
@@ -68,7 +68,7 @@ __attribute__((unused)) static struct elector_config seat_config(struct seat *s,
 	return c;
 }
 
-__attribute__((unused)) static void seat_start(struct seat *s, const struct elector_config *config,
+__attribute__((unused)) static void rig_start(struct rig *s, const struct elector_config *config,
                                                const struct elector_callbacks *user, void *arg)
 {
 	struct err err;
@@ -79,7 +79,7 @@ __attribute__((unused)) static void seat_start(struct seat *s, const struct elec
 }
 
 /* And the record goes. */
-static void seat_fini(struct seat *s)
+static void rig_fini(struct rig *s)
 {
 	elector_free(s->elector);
 	lock_env_fini(&s->env);
@@ -90,14 +90,14 @@ static void seat_fini(struct seat *s)
 	unlink(path);
 }
 
-static void turn(struct seat *s)
+static void turn(struct rig *s)
 {
 	ev_run(s->env.loop, EVRUN_NOWAIT);
 	usleep(500);
 }
 
 /* Whether the counter, which may be another process's, is there in time. */
-static bool within(struct seat *s, const int *counter, int want, double seconds)
+static bool within(struct rig *s, const int *counter, int want, double seconds)
 {
 	double end = ev_time() + seconds;
 
@@ -106,7 +106,7 @@ static bool within(struct seat *s, const int *counter, int want, double seconds)
 	return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= want;
 }
 
-static bool until(struct seat *s, const int *counter, int want)
+static bool until(struct rig *s, const int *counter, int want)
 {
 	return within(s, counter, want, PATIENCE_S);
 }

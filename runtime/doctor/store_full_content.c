@@ -1,6 +1,6 @@
 /* What records and keys may hold: long texts, odd ones, odd names, of which each is a record of its own; and what is
  * listed of them. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include "base/mem.h"
 #include "locks/lock_listing.h"

@@ -1,4 +1,4 @@
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include "base/buf.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* The rules of compare-and-swap, one after the other, while nobody else writes. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef LUNARCH_STORE_FULL_INTERNAL_H
 #define LUNARCH_STORE_FULL_INTERNAL_H
 
-#include "client/store_full.h"
+#include "doctor/store_full.h"
 
 #define LEFT_MAX 96
 #define FULL_NO_DRIVER "not examined: that takes a lock in Lua"

@@ -1,4 +1,4 @@
-#include "client/store_proofs.h"
+#include "doctor/store_proofs.h"
 
 #include "base/mem.h"
 #include "base/nonce.h"

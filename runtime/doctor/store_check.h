@@ -1,11 +1,13 @@
-/* The examination of a store: the proofs that a lock stands on, done with a scratch record beside the user's.
+/* Room doctor: the examination of a store, with a scratch record beside the user's: for `lunarch doctor` and its --full.
+ *
+ * The examination of a store: the proofs that a lock stands on.
  * Not an election, and it never touches the record at the URL itself.
  * Used by doctor. */
 #ifndef LUNARCH_STORE_CHECK_H
 #define LUNARCH_STORE_CHECK_H
 
 #include "base/err.h"
-#include "client/store_report.h"
+#include "doctor/store_report.h"
 
 /* Opens the URL (state_dir: as in struct lock_env) with a scratch key, proves, measures and removes that key. full: and
  * everything else that a lock must do (store_full.h), which takes a minute or two. found is called for each finding as

@@ -1,9 +1,9 @@
 /* The connection between a lock file and its store breaks behind a request: the store has done what it was asked for,
  * and the file gets an error in place of the answer; or libcurl sends the request again, and the second answer counts.
  * Done inside the clients that a lock file has of Lunarch, so that TLS is no obstacle and no time is too short. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
-#include "client/driver_faults.h"
+#include "doctor/driver_faults.h"
 
 #include <string.h>
 

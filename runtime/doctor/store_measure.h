@@ -5,7 +5,7 @@
 #ifndef LUNARCH_STORE_MEASURE_H
 #define LUNARCH_STORE_MEASURE_H
 
-#include "client/store_trial.h"
+#include "doctor/store_trial.h"
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "client/driver_faults.h"
+#include "doctor/driver_faults.h"
 
 #include "base/mem.h"
 #include "locks/driver/driver_link.h"

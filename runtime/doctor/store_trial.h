@@ -4,9 +4,9 @@
 #ifndef LUNARCH_STORE_TRIAL_H
 #define LUNARCH_STORE_TRIAL_H
 
-#include "client/driver_faults.h"
+#include "doctor/driver_faults.h"
 #include "client/lock_client.h"
-#include "client/store_report.h"
+#include "doctor/store_report.h"
 
 #include <ev.h>
 

@@ -4,7 +4,7 @@
 #ifndef LUNARCH_STORE_PROOFS_H
 #define LUNARCH_STORE_PROOFS_H
 
-#include "client/store_trial.h"
+#include "doctor/store_trial.h"
 
 /* Rounds of STORE_WRITERS writes at once. false: the store is proved unfit, or nothing can be proved. */
 bool store_prove_race(struct store_trial *x);

@@ -1,4 +1,4 @@
-#include "client/store_race.h"
+#include "doctor/store_race.h"
 
 #include "base/mem.h"
 #include "base/nonce.h"

@@ -6,7 +6,7 @@
 #define LUNARCH_STORE_RACE_H
 
 #include "client/lock_client.h"
-#include "client/store_report.h"
+#include "doctor/store_report.h"
 
 #define STORE_RACERS 64
 

@@ -1,5 +1,5 @@
 /* Deadlines, cancelled operations, and notices. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Sixty-four writers at once: eight envs, which for a lock in Lua are eight processes, with eight locks each. */
-#include "client/store_full_internal.h"
+#include "doctor/store_full_internal.h"
 
 #include "base/mem.h"
-#include "client/store_race.h"
+#include "doctor/store_race.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "client/store_trial.h"
+#include "doctor/store_trial.h"
 
 #include "base/mem.h"
 #include "base/nonce.h"
