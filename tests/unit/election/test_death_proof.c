@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "election/death_proof.h"
+#include "own_proc.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -846,6 +847,7 @@ int main(int argc, char **argv)
 		return judge(argv[1]);
 	if (argc == 3)
 		return leaderless(atoi(argv[2]));
+	own_proc();
 	if (!mkdtemp(dir))
 		return 1;
 	other_user = 1300000000 + (uid_t)getpid();

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "holder.h"
+#include "own_proc.h"
 #include "loop/offload.h"
 #include "tap.h"
 
@@ -309,6 +310,7 @@ static void test_free(void)
 
 int main(void)
 {
+	own_proc();
 	snprintf(dir, sizeof dir, "/tmp/lunarch-death-watch-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;

@@ -4,6 +4,7 @@
 #include "elector_rig.h"
 #include "election/death_watch.h"
 #include "holder.h"
+#include "own_proc.h"
 
 #define HOUR_MS (3600 * 1000)
 #define A_WHILE_S .3 /* in which something that must not happen would have happened */
@@ -190,6 +191,7 @@ static void elsewhere(void)
 
 int main(void)
 {
+	own_proc();
 	place_make();
 	log_divert(on_log, NULL);
 	died();
