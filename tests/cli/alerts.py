@@ -200,7 +200,7 @@ def promtool(*args: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["promtool", *args], capture_output=True, text=True, timeout=600, cwd=room)
 
 
-def test_of(case: Any, fires: bool) -> Any:
+def test_of(case: tuple[Any, ...], fires: bool) -> dict[str, Any]:
     """One of promtool's tests."""
     alert, at, labels, summary, firing, silent = case
     expected = [{"exp_labels": labels, "exp_annotations": {"summary": summary}}] if fires else []
@@ -223,7 +223,7 @@ def failed(name: str, rules: dict[str, str], fires: bool) -> tuple[list[str], st
     return found, said
 
 
-def with_expressions(name: str, rules: Any, change: str) -> dict[str, str]:
+def with_expressions(name: str, rules: dict[str, list[dict[str, Any]]], change: str) -> dict[str, str]:
     """For each alert a file with its rule alone, whose expression is put into this one."""
     return {
         rule["alert"]: write(
@@ -275,7 +275,7 @@ NOT_HERE = {"queue_length", "lunarch_service_published", "lunarch_store_failures
 class Prometheus:
     """Scrapes these addresses each second. The jobs' alerts fire at once, and JobLate after a second, not a day."""
 
-    def __init__(self, targets: list[str], rules: Any) -> None:
+    def __init__(self, targets: list[str], rules: dict[str, list[dict[str, Any]]]) -> None:
         for rule in rules["groups"][0]["rules"]:
             rule["expr"] = rule["expr"].replace("> 26 * 3600", "> 1")
         config = {
@@ -315,7 +315,7 @@ class Prometheus:
         self.process.wait(60)
 
 
-def labels_there(server: Prometheus, rules: Any) -> None:
+def labels_there(server: Prometheus, rules: dict[str, list[dict[str, Any]]]) -> None:
     """Each metric of each rule is scraped, with the labels by which the rule groups and of which it speaks."""
     missing, absent = [], set()
     for rule in rules["groups"][0]["rules"]:

@@ -32,14 +32,14 @@ RECORD = {
 }
 
 
-def room(name: str) -> Any:
+def room(name: str) -> str:
     """A directory of the scenario's own."""
     path = os.path.join(TMP, name)
     os.mkdir(path)
     return path
 
 
-def says(r: Any, status: Any, words: Any, what: str) -> None:
+def says(r: subprocess.CompletedProcess[str], status: int, words: list[str], what: str) -> None:
     good = r.returncode == status and all(w in r.stderr for w in words) and "leads" not in r.stderr + r.stdout
     if not ok(good, what):
         note(f"status {r.returncode}, wanted {status} and {words}\n{r.stdout}{r.stderr}")
@@ -58,7 +58,7 @@ def content(path: str) -> Any:
 # ---- the record ----
 
 
-def bad_record(name: str, words: Any, put: Any, event: str = "foreign_record", prefix: Any = ()) -> None:
+def bad_record(name: str, words: list[str], put: Any, event: str = "foreign_record", prefix: Any = ()) -> None:
     lock = os.path.join(room("record-" + name.replace(" ", "-")), "lock")
     put(lock)
     before = content(lock)
@@ -139,7 +139,7 @@ def bad_things() -> None:
 # ---- the disk ----
 
 
-def on_small_disk(name: str) -> Any:
+def on_small_disk(name: str) -> tuple[Any, str]:
     """A leader whose lock is on a file system of 64 KB that only it has; where that is seen from here."""
     home = room(name)
     mount = f'mount -t tmpfs -o size=64k,mode=0777 tmpfs "{home}" && exec "$@"'
@@ -154,7 +154,7 @@ def on_small_disk(name: str) -> Any:
     return c, f"/proc/{c.pid}/root{home}"
 
 
-def ends_and_leads_again(c: Any, seen: Any, name: str, words: Any, heal: Any) -> None:
+def ends_and_leads_again(c: Candidate, seen: str, name: str, words: list[str], heal: Any) -> None:
     """Renewing fails, the term ends in time, and the record is whole all the while; healed, it leads again."""
     before = content(seen + "/lock")
     said = c.wait("renew_failed")
@@ -280,7 +280,7 @@ def frozen() -> None:
 # ---- scripts, locks, nesting ----
 
 
-def script(home: Any, name: str, text: str) -> Any:
+def script(home: str, name: str, text: str) -> str:
     path = os.path.join(home, name)
     with open(path, "w") as f:
         f.write(text)

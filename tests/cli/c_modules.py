@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import Any
 
 from tests.lib.commands import run
 from tests.lib.processes import LUNARCH, PATIENCE, scratch
@@ -15,13 +14,13 @@ from tests.lib.tap import done, note, ok, same
 place = scratch()
 
 
-def pkg_config(what: str) -> Any:
+def pkg_config(what: str) -> list[str]:
     return subprocess.run(
         ["pkg-config", what, "lua5.4"], capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout.split()
 
 
-def script(text: str) -> Any:
+def script(text: str) -> tuple[int, list[str]]:
     """Its lines. They are printed while the script is loaded, so each is a line of the log."""
     path = os.path.join(place, "script.lua")
     with open(path, "w") as f:
@@ -33,7 +32,7 @@ def script(text: str) -> Any:
     return p.returncode, found
 
 
-def functions() -> Any:
+def functions() -> list[str]:
     """All that Lua's headers declare."""
     directory = next(f[2:] for f in pkg_config("--cflags") if f.startswith("-I"))
     found = []
@@ -68,7 +67,7 @@ int luaopen_%s(lua_State *L)
 """
 
 
-def compile_module(name: str, *libraries: str) -> Any:
+def compile_module(name: str, *libraries: str) -> None:
     source, path = os.path.join(place, name + ".c"), os.path.join(place, name + ".so")
     with open(source, "w") as f:
         f.write(MODULE % (", ".join('{ "%s", (void *)%s }' % (n, n) for n in functions()), name))

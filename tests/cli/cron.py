@@ -178,7 +178,7 @@ def shell_less() -> None:
         "--",
     ]
 
-    def inside(*args: str) -> Any:
+    def inside(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*apart, LUNARCH, "cron", *args], capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
         )
@@ -247,7 +247,7 @@ def wild_tabs() -> dict[str, tuple[str, str]]:
     return tabs
 
 
-def ours(place: str, tabs: dict[str, tuple[bool, str]], spans: Any) -> dict[str, crons.Verdict]:
+def ours(place: str, tabs: dict[str, tuple[bool, str]], spans: list[tuple[int, int]]) -> dict[str, crons.Verdict]:
     os.mkdir(place)
     for name, (_, text) in tabs.items():
         with open(os.path.join(place, name), "w", encoding="utf-8", newline="") as f:
@@ -425,11 +425,11 @@ class Cluster:
                 return who
         return ""
 
-    def counted(self) -> Any:
+    def counted(self) -> collections.Counter:
         with open(self.runs) as f:
             return collections.Counter(tuple(line.split()) for line in f.read().splitlines())
 
-    def all_ran(self, minute: int, also: Any = ("slow", "bad")) -> bool:
+    def all_ran(self, minute: int, also: tuple[Any, ...] = ("slow", "bad")) -> bool:
         seen, stamp = self.counted(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(minute))
         return all(seen[name, stamp] for name in [f"j{i}" for i in range(self.jobs)] + list(also))
 

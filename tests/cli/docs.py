@@ -21,7 +21,7 @@ CLEAN["PATH"] = tool + ":" + CLEAN["PATH"]
 IDLE = "return { on_leading = function() end }\n"
 
 
-def run(*argv: Any, cwd: Any, **kw: Any) -> Any:
+def run(*argv: str, cwd: str, **kw: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv, cwd=cwd, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, **kw
     )
@@ -32,7 +32,7 @@ def held(p: Any, what: str, good: bool = True) -> None:
         note(f"status {p.returncode}\n{p.stdout}{p.stderr}")
 
 
-def read(path: str) -> Any:
+def read(path: str) -> str:
     with open(os.path.join(ROOT, path)) as f:
         return f.read()
 
@@ -42,7 +42,7 @@ def write(path: str, text: str) -> None:
         f.write(text)
 
 
-def lock_of(script: str) -> Any:
+def lock_of(script: str) -> str:
     return script + (".lock-{name}" if re.search(r"^ +name = ", read(script), re.M) else ".lock")
 
 

@@ -26,7 +26,7 @@ atexit.register(shutil.rmtree, DISK, True)
 atexit.register(stop_everyone)
 
 
-def doctor(*args: Any, **more: Any) -> Any:
+def doctor(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
     return run("doctor", *args, env=more, timeout=600)
 
 
@@ -67,11 +67,11 @@ def test_fit() -> None:
     same(os.listdir(DISK), [], "nothing stays there either")
 
 
-def below(z: Any, path: str) -> Any:
+def below(z: Any, path: str) -> list[str]:
     return [p for c in z.children(path or "/") for p in (f"{path}/{c}", *below(z, f"{path}/{c}"))]
 
 
-def everything(store: Any) -> Any:
+def everything(store: Any) -> list[str]:
     """The names of all that the server keeps."""
     if store.name == "etcd":
         return sorted(
@@ -88,14 +88,14 @@ def everything(store: Any) -> Any:
         return sorted(below(z, ""))
 
 
-def named(store: Any, word: Any) -> None:
+def named(store: Any, word: str) -> None:
     """A store of Debian's packages as it comes: fit, nothing stays, the election beside it goes on, and what it is is
     named."""
     name, lock = store.name, store.url("doctored")
     c = Candidate("--lock", lock, "-e", "return { on_leading = function() end }", options=["--lease-duration", "10s"])
     ok(c.wait("became_leader"), f"{name}: an election runs on the lock")
 
-    def term() -> Any:
+    def term() -> tuple[int, str]:
         return (json.loads(store.get("doctored"))["term"], json.loads(store.get("doctored"))["acquireTime"])
 
     led, before = term(), everything(store)
@@ -127,7 +127,7 @@ def named(store: Any, word: Any) -> None:
     store.end()
 
 
-def broken_off(store: Any, before: Any) -> None:
+def broken_off(store: Any, before: list[str]) -> None:
     """Over a slow connection, so that it is not done before it is told to end."""
     proxy = store.proxy()
     proxy.delay(0.05)
@@ -151,7 +151,7 @@ def broken_off(store: Any, before: Any) -> None:
 
 
 def test_stores() -> None:
-    def job(kind: Any, word: Any, *options: Any) -> Any:
+    def job(kind: Any, word: str, *options: str) -> Any:
         def run() -> None:
             named(kind(*options), word)
 
@@ -186,7 +186,7 @@ class Poser(H2Server):
         else:
             to.answer(stream, *self.real.call(path, body))
 
-    def examined(self, status: Any, *words: Any, what: str) -> None:
+    def examined(self, status: int, *words: str, what: str) -> None:
         check(doctor("--lock", f"etcd://127.0.0.1:{self.port}/v"), status, f"etcd {self.version}", *words, what=what)
         self.close()
 
@@ -203,7 +203,7 @@ class Muteness:
         self.looks = 0
         self.writes: list[Any] = []
 
-    def __call__(self, path: str, body: bytes) -> Any:
+    def __call__(self, path: str, body: bytes) -> bool:
         if is_write(path, body):
             self.writes.append(body[: 2 + body[1]])  # the comparison, which is the first field, and short
             return self.writes.count(self.writes[-1]) == 9
@@ -218,7 +218,7 @@ def test_posing() -> None:
     is no proof: not of stale reads, nor that who is deposed can write."""
     with Etcd() as real:
 
-        def judged(version: Any, status: Any, *words: Any) -> None:
+        def judged(version: str, status: int, *words: str) -> None:
             Poser(real.port, version).examined(status, *words, what=f"etcd {version} is judged")
 
         at_once(

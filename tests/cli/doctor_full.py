@@ -21,7 +21,7 @@ TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 
 
-def fails(j: Any, name: str, *words: str, what: str) -> None:
+def fails(j: dict[str, Any], name: str, *words: str, what: str) -> None:
     told = [f for f in findings(j, "unfit") if f["name"] == name and all(w in f["text"] for w in words)]
     if not ok(j["status"] == 1 and j.get("fit") is False and told, f"{what}: fails, and {name} says why"):
         note(f"{j['status']} {j['errors']} {findings(j, 'unfit', 'note')}")

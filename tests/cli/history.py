@@ -20,7 +20,7 @@ def terms(lock: str) -> Any:
     return json.loads(r.stdout)["terms"] if r.stdout else note(r.stderr)
 
 
-def ends(lock: str) -> Any:
+def ends(lock: str) -> list[tuple[str, str]]:
     return [(t["identity"], t["reason"]) for t in terms(lock)]
 
 

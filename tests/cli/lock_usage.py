@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from typing import Any
 
 from tests.lib.candidates import Candidate
 from tests.lib.processes import LUNARCH, scratch, wait_for
@@ -26,11 +25,11 @@ with open(FILE, "w") as f:
 os.chmod(FILE, 0o600)
 
 
-def lunarch(*args: str) -> Any:
+def lunarch(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([LUNARCH, *args, "--state-dir", TMP], capture_output=True, text=True, timeout=120, cwd=TMP)
 
 
-def ends(r: Any, status: int, words: str, what: str) -> None:
+def ends(r: subprocess.CompletedProcess[str], status: int, words: str, what: str) -> None:
     if not ok(r.returncode == status and words in r.stderr, what):
         note(f"status {r.returncode}\n{r.stderr}")
 

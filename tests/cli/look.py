@@ -24,17 +24,17 @@ atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
 
 
-def path(name: str) -> Any:
+def path(name: str) -> str:
     return os.path.join(TMP, name)
 
 
-def put(name: str, content: Any) -> Any:
+def put(name: str, content: bytes | str) -> str:
     with open(path(name), "wb") as f:
         f.write(content if isinstance(content, bytes) else content.encode())
     return path(name)
 
 
-def record(**fields: Any) -> Any:
+def record(**fields: int | str) -> str:
     """A record as another client writes it: Kubernetes' five fields and no more."""
     return json.dumps(
         {
@@ -48,7 +48,7 @@ def record(**fields: Any) -> Any:
     )
 
 
-def tree_hash(directory: str) -> Any:
+def tree_hash(directory: str) -> str:
     """Names, types and contents; the lock's own guard files (.NAME.lock) hold nothing and are not the record."""
     h = hashlib.sha256()
     for base, dirs, files in sorted(os.walk(directory)):

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, scratch
 from tests.lib.tap import done, note, ok
@@ -19,13 +18,13 @@ shutil.copy(LUNARCH, program)
 build = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()[1]
 
 
-def status(url: str, **env: str) -> Any:
+def status(url: str, **env: str) -> tuple[int, str]:
     argv, environment = [program, "status", "--lock", url], {**os.environ, **env}
     p = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     return p.returncode, p.stderr
 
 
-def compile_module(path: str, text: str, *libraries: Any) -> None:
+def compile_module(path: str, text: str, *libraries: str) -> None:
     source = os.path.join(place, "module.c")
     with open(source, "w") as f:
         f.write(text)

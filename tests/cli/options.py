@@ -2,7 +2,6 @@
 """The command line itself: help, suggestions, exit codes, versions. What is parsed how: unit/runner/test_options.c."""
 
 import subprocess
-from typing import Any
 
 from tests.lib.commands import CLEAN, run
 from tests.lib.processes import LUNARCH, piped
@@ -11,7 +10,7 @@ from tests.lib.tap import done, note, ok, same
 COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 
 
-def refused(args: Any, words: Any, status: int = 2, env: Any = None) -> None:
+def refused(args: list[str], words: list[str], status: int = 2, env: dict[str, str] | None = None) -> None:
     r = run(*args, env=env)
     if not ok(
         r.returncode == status and all(w in r.stderr for w in words) and not r.stdout,

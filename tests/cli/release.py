@@ -25,7 +25,7 @@ def release(url: str, *more: str, reason: str = "host7 is switched off") -> Resu
     return run("release", "--force", "--lock", url, "--reason", reason, *more)
 
 
-def vanished(**fields: Any) -> bytes:
+def vanished(**fields: int) -> bytes:
     """The record of a leader on a machine that is gone, with a lease of an hour."""
     return json.dumps(
         {
@@ -50,7 +50,7 @@ def vanished(**fields: Any) -> bytes:
     ).encode()
 
 
-def seen(url: str) -> Any:
+def seen(url: str) -> dict[str, Any]:
     return json.loads(run("status", "--json", "--lock", url).stdout)
 
 

@@ -31,7 +31,7 @@ class Place:
         self.script, self.lock = self.dir + "/s.lua", self.dir + "/lock"
 
     def put(
-        self, version: Any, lock: str | None = None, keys: str = "", before: str = "", text: str | None = None
+        self, version: str, lock: str | None = None, keys: str = "", before: str = "", text: str | None = None
     ) -> None:
         with open(self.script + ".new", "w") as f:
             f.write(text or SCRIPT % (before, lock or self.lock, keys, version, version, version))
@@ -40,12 +40,12 @@ class Place:
     def start(self, *options: Any, **kw: Any) -> Any:
         return Candidate(*options, self.script, **kw)
 
-    def rival(self, lock: str | None = None) -> Any:
+    def rival(self, lock: str | None = None) -> Candidate:
         c = Candidate("--lock", lock or self.lock, "--identity", "rival", "-e", "print 'the rival leads'")
         c.wait("new_leader")
         return c
 
-    def record(self, lock: str | None = None) -> Any:
+    def record(self, lock: str | None = None) -> dict[str, Any]:
         with open(lock or self.lock) as f:
             return json.load(f)
 
@@ -59,7 +59,7 @@ def end(*candidates: Any) -> Any:
     return [c.leave() for c in candidates]
 
 
-def prints(c: Any) -> Any:
+def prints(c: Candidate) -> list[list[str]]:
     return [e["message"].split() for e in c.all("print")]
 
 

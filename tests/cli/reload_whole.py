@@ -26,7 +26,7 @@ def refused(p: Life, asked: "subprocess.Popen[str]", what: str, *words: str) -> 
     )
 
 
-def nothing_has_changed(p: Life, what: str, before: Any, names: Any = ("a",)) -> None:
+def nothing_has_changed(p: Life, what: str, before: list[dict[str, Any]], names: Any = ("a",)) -> None:
     """before: the records when the old script led."""
     now = [p.record(n) for n in names]
     same(

@@ -18,7 +18,7 @@ from tests.lib.tap import done, note, ok, same
 directory = scratch()
 
 
-def run(*args: Any, **kw: Any) -> Any:
+def run(*args: str, **kw: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([LUNARCH, "exec", *args], capture_output=True, text=True, timeout=PATIENCE, **kw)
 
 

@@ -22,7 +22,7 @@ def run(*args: Any, **kw: Any) -> Any:
     return p.returncode, p.stdout, p.stderr
 
 
-def relay(*files: Any) -> None:
+def relay(*files: str) -> None:
     status, out, err = run(*files)
     sentences = re.findall(r"^(not ok|ok) \d+ - (.*)$", out, re.M)
     for how, what in sentences:
@@ -51,7 +51,7 @@ WORKER = write(
 )
 
 
-def fails(body: Any, pattern: Any, what: str) -> None:
+def fails(body: str, pattern: str, what: str) -> None:
     status, out, err = run(write("some_test.lua", f"test('it holds', function()\n{body}\nend)\n"))
     if not ok(status == 1 and "not ok 1 - it holds" in out and re.search(pattern, out), what):
         note(out + err)

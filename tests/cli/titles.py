@@ -4,7 +4,6 @@
 import atexit
 import os
 import subprocess
-from typing import Any
 
 from tests.lib.candidates import STEADY, Candidate, stop_everyone
 from tests.lib.processes import LUNARCH, children, scratch, wait_for
@@ -19,7 +18,7 @@ def shown(pid: int, column: str) -> str:
     return subprocess.run(["ps", "-o", column + "=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
 
 
-def environment(pid: int) -> Any:
+def environment(pid: int) -> list[bytes]:
     with open(f"/proc/{pid}/environ", "rb") as f:
         return f.read().split(b"\0")
 

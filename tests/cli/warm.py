@@ -89,7 +89,7 @@ class Server:
             return {}
         return self.noted(did)[count - 1]
 
-    def page(self, name: str) -> Any:
+    def page(self, name: str) -> dict[str, Any]:
         """Of the server that serves; it has said so."""
         port = self.noted("serves")[-1]["port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=PATIENCE) as answer:

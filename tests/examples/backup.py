@@ -28,7 +28,7 @@ def join(name: str) -> Any:
     )
 
 
-def archives() -> Any:
+def archives() -> list[str]:
     try:
         return sorted(n for n in os.listdir(TARGET) if n.endswith(".tar.gz"))
     except FileNotFoundError:

@@ -24,7 +24,7 @@ class Host(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, version: Any) -> None:
+    def __init__(self, version: str) -> None:
         super().__init__(("127.0.0.1", 0), Health)
         self.name = f"127.0.0.1:{self.server_address[1]}"
         self.asked: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Host(ThreadingHTTPServer):
             f.write(version)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def version(self) -> Any:
+    def version(self) -> str:
         with open(os.path.join(where, self.name)) as f:
             return f.read().strip()
 
@@ -63,7 +63,7 @@ hosts = [Host("1") for _ in range(4)]
 names = [h.name for h in hosts]
 
 
-def versions() -> Any:
+def versions() -> list[str]:
     return [h.version() for h in hosts]
 
 

@@ -23,7 +23,7 @@ values: dict[str, str] = {}
 number = 0
 
 
-def segment(lines: Any, packed: bool = False, damaged: bool = False) -> Any:
+def segment(lines: int, packed: bool = False, damaged: bool = False) -> tuple[str, bytes]:
     """The next one; what it says is expected from now on. Returns its path."""
     global number
     number += 1
@@ -45,7 +45,7 @@ def segment(lines: Any, packed: bool = False, damaged: bool = False) -> Any:
     return path, data
 
 
-def state() -> Any:
+def state() -> tuple[int, dict[str, str]] | None:
     """(up to which segment, what it says), None without one."""
     try:
         with open(STATE, encoding="utf-8") as f:
@@ -55,7 +55,7 @@ def state() -> Any:
     return int(lines[0][2:]), dict(line.split(" ", 1) for line in lines[1:] if line)
 
 
-def segments() -> Any:
+def segments() -> list[str]:
     return sorted(n for n in os.listdir(LOGS) if n[0].isdigit() and not n.endswith(".open"))
 
 

@@ -22,7 +22,7 @@ def say(text: str) -> None:
     os.rename(f.name, source)
 
 
-def candidate(server: Any) -> Any:
+def candidate(server: Consul) -> Candidate:
     script = os.path.join(ROOT, "examples", "consul.lua")
     at = f"http://127.0.0.1:{server.port}"
     return Candidate(
@@ -33,10 +33,10 @@ def candidate(server: Any) -> Any:
 def main() -> None:
     with Consul() as server:
 
-        def value() -> Any:
+        def value() -> str:
             return server.http("GET", "/v1/kv/servers?raw")[1].decode()
 
-        def entry() -> Any:
+        def entry() -> dict[str, Any]:
             return json.loads(server.http("GET", "/v1/kv/servers")[1])[0]
 
         say("one")

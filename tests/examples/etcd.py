@@ -15,7 +15,7 @@ where = scratch()
 out = os.path.join(where, "out")
 
 
-def job(n: Any) -> None:
+def job(n: int) -> None:
     with open(os.path.join(where, "new"), "w") as f:
         f.write(f'echo "$JOB $TOKEN" >> {out}\n')
     os.rename(f.name, os.path.join(where, f"{n}.sh"))
@@ -29,7 +29,7 @@ def lines() -> Any:
         return []
 
 
-def candidate(server: Any) -> Any:
+def candidate(server: Etcd) -> Candidate:
     return Candidate(
         "--lock", server.url("jobs"), os.path.join(ROOT, "examples", "etcd.lua"), "--", where, "0.1", options=FAST
     )

@@ -21,7 +21,7 @@ from tests.lib.tap import done, ok
 class Haproxy(Server):
     script, settings = "haproxy.lua", lambda self: [self.path("leader.map"), self.path("socket")]
 
-    def path(self, name: str) -> Any:
+    def path(self, name: str) -> str:
         return os.path.join(self.dir, name)
 
     def prepare(self) -> None:

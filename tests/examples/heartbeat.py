@@ -37,7 +37,7 @@ switch = ThreadingHTTPServer(("127.0.0.1", 0), Switch)
 threading.Thread(target=switch.serve_forever, daemon=True).start()
 
 
-def sign() -> Any:
+def sign() -> dict[str, Any]:
     try:
         with open(FILE) as f:
             return json.load(f)  # a sign that is half written would raise

@@ -41,7 +41,7 @@ with Postgres() as server:
             env={"PATH": os.path.dirname(server.binary("psql")) + ":" + os.environ["PATH"]},
         )
 
-    def counts() -> Any:
+    def counts() -> list[str]:
         """How often each has run: its INSERT is committed with it."""
         return server.sql("SELECT what, count(*) FROM ran GROUP BY what ORDER BY what").split()
 
@@ -57,7 +57,7 @@ with Postgres() as server:
     while "held" not in (piped(hold.stdout).readline() or "held"):
         pass
 
-    def waiting() -> Any:
+    def waiting() -> str:
         return server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
 
     a = join("a")

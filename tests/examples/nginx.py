@@ -3,7 +3,6 @@
 nobody leads."""
 
 import os
-from typing import Any
 
 from tests.lib.balancer import follow, get
 from tests.lib.candidates import stop_everyone
@@ -18,7 +17,7 @@ class Nginx(Server):
         f"nginx -c {self.path('conf')} -e {self.log} -s reload",
     ]
 
-    def path(self, name: str) -> Any:
+    def path(self, name: str) -> str:
         return os.path.join(self.dir, name)
 
     def prepare(self) -> None:
@@ -36,10 +35,10 @@ class Nginx(Server):
                 f"  server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://leader; }} }}\n}}\n"
             )
 
-    def command(self) -> Any:
+    def command(self) -> list[str]:
         return ["nginx", "-c", self.path("conf"), "-e", self.log]
 
-    def ready(self) -> Any:
+    def ready(self) -> bool:
         return get(self.port)[0] is not None
 
     def close(self) -> None:

@@ -30,10 +30,10 @@ def queue() -> None:
                 "--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1", options=STEADY
             )
 
-        def begun(job: Any) -> Any:
+        def begun(job: str) -> int:
             return os.path.exists(f"{room}/begun") and open(f"{room}/begun").read().split().count(job)
 
-        def results() -> Any:
+        def results() -> list[str]:
             return server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
 
         server.cli("RPUSH", "{q}", "one", "two", "slow", "four")
@@ -145,7 +145,7 @@ def module() -> None:
         same(c.leave(3 * PATIENCE), 0, "lunarch.redis does what it says to the end")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words: Any) -> Any:
+    def has(*words: str) -> bool:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("set\tOK\ttrue") and has("length\ttrue"), "texts come through as they are, bytes of all kinds too")

@@ -18,7 +18,7 @@ with Redis() as server:
     def join(name: str) -> Any:
         return Candidate("--lock", server.url("{jobs}"), "--identity", name, SCRIPT, "--", "{jobs}", "0.1")
 
-    def ready() -> Any:
+    def ready() -> list[str]:
         return [j for j in server.cli("LRANGE", "{jobs}:ready", "0", "-1").splitlines() if j]
 
     server.cli("ZADD", "{jobs}:due", "1", "early", str(int(time.time()) + 86400), "tomorrow")

@@ -26,7 +26,7 @@ now = int(time.time())
 today = now - now % DAY
 
 
-def day(back: Any) -> Any:
+def day(back: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(today - back * DAY))
 
 
@@ -34,16 +34,16 @@ def join(name: str) -> Any:
     return Candidate("--lock", LOCK, "--identity", name, SCRIPT, "--", LOG, "ops@example.org", sendmail)
 
 
-def reports() -> Any:
+def reports() -> list[Any]:
     """Which days have been reported, in the order in which their mails came."""
     return [email.message_from_bytes(m[2], policy=email.policy.default) for m in list(box.mails)]
 
 
-def days() -> Any:
+def days() -> list[str]:
     return [str(m["x-report"]) for m in reports()]
 
 
-def record() -> Any:
+def record() -> dict[str, Any]:
     with open(LOCK) as f:
         return json.load(f)
 
@@ -72,7 +72,7 @@ with open(LOCK + ".edited", "w") as f:
 os.rename(LOCK + ".edited", LOCK)
 
 
-def due() -> Any:
+def due() -> list[str]:
     return [day(b) for b in range(5, -1, -1) if today - (b - 1) * DAY + 6 * 3600 <= time.time()]
 
 

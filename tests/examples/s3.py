@@ -4,7 +4,6 @@
 import os
 import shutil
 import signal
-from typing import Any
 from urllib.parse import quote
 
 from tests.lib import s3_servers
@@ -27,7 +26,7 @@ def say(text: str) -> None:
     os.rename(f.name, source)
 
 
-def candidate() -> Any:
+def candidate() -> Candidate:
     more = (AT, s3_servers.REGION, source, "0.2")
     return Candidate("--lock", store.url("locks/publish"), SCRIPT, "--", *more, options=FAST)
 

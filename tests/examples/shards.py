@@ -33,7 +33,7 @@ exec sleep 100000
 os.chmod(WORK, 0o755)
 
 
-def read(name: str) -> Any:
+def read(name: str) -> str:
     try:
         with open(os.path.join(where, name)) as f:
             return f.read()
@@ -41,7 +41,7 @@ def read(name: str) -> Any:
         return ""
 
 
-def working() -> Any:
+def working() -> dict[int, str]:
     """Shard -> on whose behalf its program runs now."""
     found = {}
     for n in range(1, SHARDS + 1):
@@ -51,16 +51,16 @@ def working() -> Any:
     return found
 
 
-def holders() -> Any:
+def holders() -> dict[int, str]:
     return {n: json.loads(read(f"locks/shard{n}") or "{}").get("holderIdentity") for n in range(1, SHARDS + 1)}
 
 
-def shares(found: Any) -> Any:
+def shares(found: dict[int, str]) -> dict[str, int]:
     who = list(found.values())
     return {name: who.count(name) for name in sorted(set(who))}
 
 
-def shared_out(names: Any, low: Any, high: Any) -> Any:
+def shared_out(names: str, low: int, high: int) -> bool:
     """All are worked on by who holds their locks, these have so many each."""
     found = working()
     return (
@@ -71,7 +71,7 @@ def shared_out(names: Any, low: Any, high: Any) -> Any:
     )
 
 
-def settles(names: Any, low: Any, high: Any, what: str) -> None:
+def settles(names: str, low: int, high: int, what: str) -> None:
     if not ok(wait_for(lambda: shared_out(names, low, high), 2 * PATIENCE), what):
         note(f"working {shares(working())}, holding {shares(holders())}")
         for c in everyone:

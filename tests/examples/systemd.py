@@ -28,7 +28,7 @@ def machine() -> Systemd:
     return Systemd(UNITS, UNITS)
 
 
-def failover(a: Any, b: Any) -> None:
+def failover(a: Systemd, b: Systemd) -> None:
     lock = os.path.join(scratch(), "lock")
 
     def join(host: Any, name: str) -> Any:
@@ -93,7 +93,7 @@ end }
 """
 
 
-def module(a: Any) -> None:
+def module(a: Systemd) -> None:
     script = os.path.join(scratch(), "module.lua")
     with open(script, "w") as f:
         f.write(MODULE)
@@ -107,7 +107,7 @@ def module(a: Any) -> None:
     same(c.leave(3 * PATIENCE), 0, "lunarch.systemd does what it says to the end")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words: Any) -> Any:
+    def has(*words: str) -> bool:
         return any(all(w in m for w in words) for m in said)
 
     ok(has("start\ttrue\ttrue"), "a unit is started, and what runs can be started")

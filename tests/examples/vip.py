@@ -20,10 +20,10 @@ SHARED, SHARED6 = "10.77.0.100", "fd77::100"
 class Namespace(Server):
     """A network of its own, for as long as its process lives."""
 
-    def command(self) -> Any:
+    def command(self) -> list[str]:
         return ["unshare", "--net", "sleep", "infinity"]
 
-    def ready(self) -> Any:
+    def ready(self) -> bool:
         try:
             return os.readlink(f"/proc/{self.process.pid}/ns/net") != os.readlink("/proc/self/ns/net")
         except OSError:
@@ -32,10 +32,10 @@ class Namespace(Server):
     def enter(self, *argv: Any) -> Any:
         return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *argv]
 
-    def run(self, *argv: Any) -> Any:
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.enter(*argv), capture_output=True, text=True, timeout=PATIENCE)
 
-    def must(self, line: str) -> Any:
+    def must(self, line: str) -> str:
         p = self.run(*line.split())
         if p.returncode:
             raise RuntimeError(f"{line}: {p.stderr}")
@@ -45,7 +45,7 @@ class Namespace(Server):
 class Host(Namespace):
     """A machine at a port of the switch."""
 
-    def __init__(self, switch: Any, number: Any) -> None:
+    def __init__(self, switch: Namespace, number: int) -> None:
         super().__init__()
         self.switch, self.cable = switch, f"port{number}"
         switch.must(f"ip link add name {self.cable} type veth peer name net0 netns {self.process.pid}")
@@ -68,7 +68,7 @@ class Host(Namespace):
     def has(self, address: Any = SHARED) -> Any:
         return f" {address}/" in self.must("ip -o address show dev net0")
 
-    def lunarch(self, *args: Any, prefix: Any = (), **kw: Any) -> Any:
+    def lunarch(self, *args: str, prefix: Any = (), **kw: Any) -> Candidate:
         return Candidate(*args, prefix=[*self.enter(), *prefix], **kw)
 
 
@@ -82,7 +82,7 @@ def answers(client: Any, address: Any = SHARED) -> Any:
     return wait_for(lambda: client.run("ping", "-q", "-c", "1", "-W", "1", address).returncode == 0)
 
 
-def failover(a: Any, b: Any, client: Any) -> None:
+def failover(a: Host, b: Host, client: Host) -> None:
     lock = os.path.join(scratch(), "lock")
 
     def join(host: Any, name: str) -> Any:
@@ -160,10 +160,10 @@ end }
 """
 
 
-def module(a: Any, b: Any, client: Any) -> None:
+def module(a: Host, b: Host, client: Host) -> None:
     room = scratch()
 
-    def script(name: str, text: str) -> Any:
+    def script(name: str, text: str) -> str:
         with open(os.path.join(room, name), "w") as f:
             f.write(text)
         return os.path.join(room, name)

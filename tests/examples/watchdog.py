@@ -53,7 +53,7 @@ class Answer(BaseHTTPRequestHandler):
         pass
 
 
-def running() -> Any:
+def running() -> str | None:
     """On whose behalf the program runs now; None: nobody's."""
     try:
         with open(RUNNING) as f:

@@ -41,7 +41,7 @@ server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def lead(name: str) -> Any:
+def lead(name: str) -> tuple[Any, int]:
     c = Candidate("--lock", LOCK, "--identity", name, "--address", f"{name}:80", "-e", "print(term.token)")
     return c, c.event("became_leader")["token"]
 

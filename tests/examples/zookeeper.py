@@ -32,7 +32,7 @@ with ZooKeeper() as server:
             "0.1",
         )
 
-    def add(*lines: Any) -> None:
+    def add(*lines: str) -> None:
         with open(source, "a") as f:
             f.write("".join(lines))
 
@@ -43,7 +43,7 @@ with ZooKeeper() as server:
         except FileNotFoundError:
             return []
 
-    def texts() -> Any:
+    def texts() -> list[str]:
         return [line[-1] for line in shipped()]
 
     def saved(lines: Any) -> Any:

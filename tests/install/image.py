@@ -92,10 +92,10 @@ def container(name: str, **env: str) -> Container:
     return Container(bundle, name, {**ENV, **env}, {"/shared": shared, "/var/lib/lunarch": state})
 
 
-def leader(among: Any, count: int) -> Any:
+def leader(among: list[Any], count: int) -> Container:
     """Who says that it leads; count: how many have said so until now."""
 
-    def all_terms() -> Any:
+    def all_terms() -> list[tuple[int, Any]]:
         return [(e["token"], c) for c in among for e in c.all("print", "leads ")]
 
     wait_for(lambda: len(all_terms()) >= count)

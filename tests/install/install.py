@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch
 from tests.lib.tap import done, ok, same
@@ -16,7 +15,7 @@ TREE = os.path.join(HOME, "opt", "lunarch")
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "MAKE", "MFLAGS"))}
 
 
-def make(target: Any) -> Any:
+def make(target: str) -> subprocess.CompletedProcess[str]:
     """What is built is taken as it is (-o all): the test before this one may have been built with other flags."""
     return subprocess.run(
         ["make", "-s", "-o", "all", "-o", "build/lunarch", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
@@ -28,11 +27,11 @@ def make(target: Any) -> Any:
     )
 
 
-def files() -> Any:
+def files() -> list[str]:
     return sorted(os.path.relpath(os.path.join(base, f), TREE) for base, _, names in os.walk(TREE) for f in names)
 
 
-def modules(program: Any) -> Any:
+def modules(program: str) -> list[tuple[str, str]]:
     return re.findall(
         r"^module (\w+): (?!not installed)(.*)",
         subprocess.run([program, "--version"], capture_output=True, text=True, cwd="/").stdout,
@@ -105,7 +104,7 @@ def installing() -> None:
     same(files(), ["lib/lunarch/other.conf"], "and removes what is ours, and nothing else")
 
 
-def as_nobody(argv: Any, env: Any) -> Any:
+def as_nobody(argv: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     become = (
         [shutil.which("setpriv") or "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
         if os.geteuid() == 0

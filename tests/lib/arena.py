@@ -40,7 +40,7 @@ class Arena(Field):
                 joined[-1].wait("new_leader")
         return joined
 
-    def record(self) -> Any:
+    def record(self) -> dict[str, Any]:
         return json.loads(self.store.get(self.key))
 
     def next(self, count: int, since: Any = None, name: str | None = None) -> Any:
@@ -63,7 +63,7 @@ def whole(c: Any) -> list[Any]:
     return [c.pid, c.guard(), c.worker()]
 
 
-def stopped(f: Any) -> None:
+def stopped(f: Arena) -> None:
     a, b = f.enter("a", "b")
     since = time.monotonic()
     a.kill(signal.SIGTERM)
@@ -71,7 +71,7 @@ def stopped(f: Any) -> None:
     same(a.leave(), 0, f"{f.name}: a left in peace")
 
 
-def killed(f: Any) -> None:
+def killed(f: Arena) -> None:
     a, b = f.enter("a", "b")
     pids = whole(a)
     since = time.monotonic()
@@ -80,7 +80,7 @@ def killed(f: Any) -> None:
     ok(f.next(2, since) == "b", f"{f.name}: b leads")
 
 
-def cut_off(f: Any) -> None:
+def cut_off(f: Arena) -> None:
     """The leader's connections hang; what it sent goes on when another leads already."""
     proxy = f.store.proxy()
     a, b, c = f.enter("a", "b", "c", through=proxy)
@@ -94,7 +94,7 @@ def cut_off(f: Any) -> None:
     proxy.close()
 
 
-def elector_frozen(f: Any) -> None:
+def elector_frozen(f: Arena) -> None:
     a, b, c = f.enter("a", "b", "c")
     since = time.monotonic()
     a.kill(signal.SIGSTOP)
@@ -105,7 +105,7 @@ def elector_frozen(f: Any) -> None:
     same(len(f.terms()), 2, f"{f.name}: without a word to the store")
 
 
-def standby_frozen(f: Any) -> None:
+def standby_frozen(f: Arena) -> None:
     """A standby that slept through what it would have waited for may not take for silence what it did not hear."""
     a, b, c = f.enter("a", "b", "c")
     b.kill(signal.SIGSTOP)
@@ -118,7 +118,7 @@ def standby_frozen(f: Any) -> None:
     same(len(f.terms()), 2, f"{f.name}: and one only")
 
 
-def by_hand(f: Any) -> None:
+def by_hand(f: Arena) -> None:
     """Deleted or stolen, which ends the term, and somebody leads again with a larger token; or edited."""
     a, b = f.enter("a", "b")
     since = time.monotonic()
@@ -149,12 +149,12 @@ def by_hand(f: Any) -> None:
     same(len(a.said("stopped")) + len(b.said("stopped")), 2, f"{f.name}: each of the terms ended with on_stopped")
 
 
-def addressed(f: Any) -> None:
+def addressed(f: Arena) -> None:
     """What a client does: it asks for the address, keeps it, and asks again when what it finds there says that it does
     not lead."""
     a, b = f.enter("a", "b")
 
-    def leader(*more: Any) -> Any:
+    def leader(*more: Any) -> str:
         r = subprocess.run([LUNARCH, "leader", "--lock", f.lock, *more], capture_output=True, text=True, timeout=120)
         return r.stdout.strip()
 
@@ -184,7 +184,7 @@ def restart(f: Any, old: Any, **kw: Any) -> Any:
     return f.join(old.name, "--address", f"{old.name}:1", **kw)
 
 
-def waited_out(f: Any, leader: Any, count: int, ahead: int = 0) -> Any:
+def waited_out(f: Arena, leader: Any, count: int, ahead: int = 0) -> float:
     """The leader is frozen; the so-many-th term is another's. Seconds between the frozen one's last write and that
     term's first, by the times that the records say. ahead: how much the other's clock differs."""
     leader.kill(signal.SIGSTOP)
@@ -218,7 +218,7 @@ def rolling(f: Any) -> None:
         )
 
 
-def clocks(f: Any) -> None:
+def clocks(f: Arena) -> None:
     """A leader whose clock is behind by one or two hours, which a standby that believed times would take for dead; and
     one that is ahead, which it would wait for. The shim is proved by the record."""
     shim, names = build("shim.c", "-shared", "-fPIC"), ("a", "b")
@@ -250,7 +250,7 @@ def clocks(f: Any) -> None:
     )
 
 
-def twins(f: Any) -> None:
+def twins(f: Arena) -> None:
     """The same identity and address twice, which is a mistake: they are two candidates all the same."""
     a = f.join("twin", "--address", "twin:1")
     ok(f.acts(1), f"{f.name}: the first leads")
@@ -274,7 +274,7 @@ def twins(f: Any) -> None:
     same((len(f.terms()), len(b.all("stopped_leading"))), (2, 0), f"{f.name}: and the second leads on")
 
 
-def ambiguous(f: Any) -> None:
+def ambiguous(f: Arena) -> None:
     """Writes that are applied, but whose answers are lost with their connections: a leader looks, and leads on."""
     proxy = f.store.proxy()
     a, _ = f.enter("a", "b", through=proxy, times=["--lease-duration", "9s"])
@@ -299,7 +299,7 @@ def ambiguous(f: Any) -> None:
     proxy.close()
 
 
-def idle_stop(f: Any) -> None:
+def idle_stop(f: Arena) -> None:
     a, *others = f.enter("a", "b", "c", "d", times=["--lease-duration", "15s"])
     took = []
     for c in others:
@@ -376,7 +376,7 @@ def cached(f: Any) -> None:
         d.close()
 
 
-def server_frozen(f: Any) -> None:
+def server_frozen(f: Arena) -> None:
     a, b, c = f.enter("a", "b", "c")
     f.store.pause()
     ok(a.wait("stopped_leading"), f"{f.name}: the leader stops in time, though nobody answers")
@@ -386,7 +386,7 @@ def server_frozen(f: Any) -> None:
     ok(f.next(2, since), f"{f.name}: and when the server is back somebody leads")
 
 
-def server_killed(f: Any) -> None:
+def server_killed(f: Arena) -> None:
     """Some servers are back within the lease, and a leads on; with others it has lost its term by then."""
     joined = f.enter("a", "b", "c")
     f.store.kill()
@@ -412,7 +412,7 @@ ELECTORS = [rolling, twins, elector_frozen, standby_frozen, cached, idle_stop]
 ALONE = [server_frozen, server_killed]  # they hurt the server for everybody
 
 
-def job(store: Any, case: Any, run: Any) -> Any:
+def job(store: Any, case: Any, run: int) -> Any:
     def play() -> None:
         f = Arena(store, case.__name__.replace("_", " ") + (f" {run + 1}" if RUNS > 1 else ""))
         try:

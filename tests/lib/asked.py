@@ -39,7 +39,7 @@ class Asked(Candidate):
         """What `ctl why` says before what happened."""
         return self.ctl("why")[1].split("what happened")[0]
 
-    def status(self) -> Any:
+    def status(self) -> dict[str, Any]:
         return json.loads(self.ctl("--json", "status")[1])["elections"][0]
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:

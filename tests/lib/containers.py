@@ -37,7 +37,7 @@ def build(directory: str, version: str = "0.0.0+test") -> str:
     return os.path.join(directory, "oci")
 
 
-def blob(layout: str, digest: str) -> Any:
+def blob(layout: str, digest: str) -> dict[str, Any]:
     with open(os.path.join(layout, "blobs", *digest.split(":"))) as f:
         return json.load(f)
 
@@ -49,7 +49,7 @@ def manifest(layout: str) -> str:
     return str(entry["digest"])
 
 
-def config(layout: str) -> Any:
+def config(layout: str) -> dict[str, Any]:
     return blob(layout, blob(layout, manifest(layout))["config"]["digest"])["config"]
 
 

@@ -75,7 +75,7 @@ def read_records(path: str) -> list[list[str]]:
 
 
 def judge(
-    daemon: list[str], clock: str, place: str, tabs: dict[str, tuple[bool, str]], spans: Any
+    daemon: list[str], clock: str, place: str, tabs: dict[str, tuple[bool, str]], spans: list[tuple[int, int]]
 ) -> dict[str, Verdict]:
     """tabs: name (a user's, too) -> whether it is a system crontab, and its text. spans: (from, to), seconds."""
     for kind in ("user", "system"):

@@ -40,7 +40,7 @@ def slowed(c: Any, pid: int) -> None:
         time.sleep(random.uniform(0, 0.005))
 
 
-def storm(f: Any) -> None:
+def storm(f: Arena) -> None:
     """Of any candidate, again and again."""
     everybody = f.enter("a", "b", "c")
     for _ in range(HARMS):
@@ -50,7 +50,7 @@ def storm(f: Any) -> None:
     ok(wait_for(lambda: f.record()["write"] != before), f"{f.name}: after {HARMS} of them somebody leads")
 
 
-def hung(f: Any) -> None:
+def hung(f: Arena) -> None:
     """Of the leader, which stands still: it is replaced, or another one leads."""
     both = f.enter("a", "b")
     for _ in range(3):
@@ -62,7 +62,7 @@ def hung(f: Any) -> None:
         ok(wait_for(lambda: f.record()["write"] != before), f"{f.name}: and somebody leads on")
 
 
-def orphaned(f: Any) -> None:
+def orphaned(f: Arena) -> None:
     """Of a leader whose elector is killed while the driver stands still: it writes nothing any more."""
     a, _ = f.enter("a", "b")
     pid = wait_for(lambda: driver_of(a))

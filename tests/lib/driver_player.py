@@ -72,7 +72,9 @@ def deadline(seconds: float) -> tuple[int, int]:
 class Driver:
     """with Driver("return { ... }") as d: ... ; the text of a lock file, or path= of one."""
 
-    def __init__(self, text: str | None = None, path: str | None = None, files: Any = None, env: Any = None) -> None:
+    def __init__(
+        self, text: str | None = None, path: str | None = None, files: Any = None, env: dict[str, str] | None = None
+    ) -> None:
         self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
         self.path = path or os.path.join(self.directory.name, "lock.lua")
         for name, content in {**({"lock.lua": text} if text is not None else {}), **(files or {})}.items():
@@ -97,7 +99,7 @@ class Driver:
         self.answers: dict[int, dict[str, Any]] = {}
         self.others: list[tuple[str, dict[str, Any]]] = []
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Driver":
         return self
 
     def __exit__(self, *exc: Any) -> None:

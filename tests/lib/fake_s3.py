@@ -133,7 +133,7 @@ class FakeS3(Web):
     def puts(self, part: str = "") -> list[Asked]:
         return [a for a in self.asked if a.method == "PUT" and part in a.path]
 
-    def refusal(self, asked: Asked) -> Any:
+    def refusal(self, asked: Asked) -> tuple[int, bytes, dict[str, str]] | None:
         if asked.key not in self.users:
             return 403, error("InvalidAccessKeyId"), TYPE
         secret, token = self.users[asked.key]
@@ -152,7 +152,7 @@ class FakeS3(Web):
             return 404, error("NoSuchBucket"), TYPE
         return None
 
-    def answer(self, asked: Asked) -> Any:
+    def answer(self, asked: Asked) -> tuple[Any, ...] | None:
         found = self.instead(asked)
         if found is not NotImplemented:
             return found
@@ -164,7 +164,7 @@ class FakeS3(Web):
             return self.of_the_bucket(asked)
         return {"GET": self.get, "PUT": self.put, "DELETE": self.delete, "HEAD": self.get}[asked.method](asked, key)
 
-    def of_the_bucket(self, asked: Asked) -> Any:
+    def of_the_bucket(self, asked: Asked) -> tuple[int, bytes, dict[str, str]]:
         query = parse_qs(asked.query, keep_blank_values=True)
         if "replication" in query or "versioning" in query:
             return 404, error("ReplicationConfigurationNotFoundError"), TYPE
@@ -183,7 +183,7 @@ class FakeS3(Web):
             return 404, error("NoSuchKey"), TYPE
         return 200, content, {"ETag": self.etag(content)}
 
-    def unmet(self, asked: Asked, key: str) -> Any:
+    def unmet(self, asked: Asked, key: str) -> tuple[int, bytes, dict[str, str]] | None:
         none = "If-None-Match" not in self.ignores and asked.headers.get("If-None-Match")
         match = "If-Match" not in self.ignores and asked.headers.get("If-Match")
         there = self.objects.get(key)
@@ -193,7 +193,7 @@ class FakeS3(Web):
             return 412, error("PreconditionFailed"), TYPE
         return None
 
-    def put(self, asked: Asked, key: str) -> Any:
+    def put(self, asked: Asked, key: str) -> tuple[int, bytes, dict[str, str]]:
         if self.slow:
             found = self.unmet(asked, key)
             time.sleep(self.slow)
@@ -207,7 +207,7 @@ class FakeS3(Web):
                 self.objects[key] = asked.body
             return found or (200, b"", {"ETag": self.etag(asked.body)})
 
-    def delete(self, asked: Asked, key: str) -> Any:
+    def delete(self, asked: Asked, key: str) -> tuple[int, bytes, dict[Any, Any]]:
         with self.step:
             match = asked.headers.get("If-Match")
             if match and key in self.objects and self.compares(self.etag(self.objects[key])) != match:

@@ -19,13 +19,13 @@ from tests.lib.tap import note, same
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 
 
-def build(name: str, *flags: Any) -> Any:
+def build(name: str, *flags: str) -> str:
     """A C file of this directory, compiled beside the binary under test; its path."""
     return compiled(os.path.join(FAULTS, name), *flags)
 
 
 @functools.lru_cache(maxsize=None)
-def compiled(source: str, *flags: Any) -> str:
+def compiled(source: str, *flags: str) -> str:
     """A C file of the tests, likewise, once for each program of the tests."""
     home = os.path.join(os.path.dirname(LUNARCH), os.path.relpath(os.path.dirname(source), ROOT))
     os.makedirs(home, exist_ok=True)
@@ -98,7 +98,7 @@ class Field:
         self.candidates.append(c)
         return c
 
-    def lines(self, ending: Any) -> Any:
+    def lines(self, ending: str) -> list[str]:
         try:
             with open(f"{self.witness}.{ending}") as f:
                 return f.read().splitlines()
@@ -118,7 +118,7 @@ class Field:
 
         return wait_for(there, patience)
 
-    def record(self) -> Any:
+    def record(self) -> dict[str, Any]:
         with open(self.lock) as f:
             return json.load(f)
 
@@ -173,7 +173,7 @@ class Field:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def in_kernel_lock(pid: int, lock: str) -> Any:
+def in_kernel_lock(pid: int, lock: str) -> bool:
     """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and
     replaces."""
     try:
@@ -185,7 +185,7 @@ def in_kernel_lock(pid: int, lock: str) -> Any:
     return any(h[4] == str(pid) and h[5].split(":")[2] == str(inode) for h in held)
 
 
-def freeze(c: Any, lock: str) -> None:
+def freeze(c: Candidate, lock: str) -> None:
     """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead
     (locks.md)."""
     while True:

@@ -10,7 +10,7 @@ from tests.lib.processes import LUNARCH
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
-def doctor(*args: Any, **more: Any) -> Any:
+def doctor(*args: str, **more: str) -> dict[str, Any]:
     """What it found, as JSON; with its exit status."""
     r = subprocess.run(
         [LUNARCH, "doctor", "--full", "--json", *args],
@@ -27,5 +27,5 @@ def doctor(*args: Any, **more: Any) -> Any:
     return {**found, "status": r.returncode, "errors": r.stderr}
 
 
-def findings(j: Any, *verdicts: str) -> Any:
+def findings(j: dict[str, Any], *verdicts: str) -> list[dict[str, str]]:
     return [f for f in j["findings"] if f["verdict"] in verdicts]

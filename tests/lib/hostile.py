@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import subprocess
-from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE
 
@@ -21,7 +20,7 @@ def as_user(uid: int) -> list[str]:
     return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if uid != os.geteuid() else []
 
 
-def lunarch(*args: str, uid: int = 0, env: Any = None) -> "subprocess.CompletedProcess[str]":
+def lunarch(*args: str, uid: int = 0, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*as_user(uid), LUNARCH, *args],
         capture_output=True,

@@ -118,7 +118,7 @@ class Cluster:
         self.count = 0
 
     @classmethod
-    def on(cls, etcd: Any, api: Any) -> "Cluster":
+    def on(cls, etcd: Etcd, api: Any) -> "Cluster":
         """Of servers that were started elsewhere."""
         made = cls.__new__(cls)
         made.etcd, made.api, made.count = etcd, api, 0
@@ -135,13 +135,13 @@ class Cluster:
         self.etcd.close()
 
     @property
-    def port(self) -> Any:
+    def port(self) -> int:
         return self.api.port
 
     def call(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
         return self.api.call(method, path, body, **kw)
 
-    def must(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
+    def must(self, method: str, path: str, body: dict[str, Any] | None = None, **kw: str) -> dict[str, Any]:
         status, answer = self.call(method, path, body, **kw)
         if status not in (200, 201, 202):
             raise RuntimeError(f"{method} {path}: {status} {answer}")
@@ -151,7 +151,7 @@ class Cluster:
         self.must("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         return name
 
-    def account(self, ns: str, name: str = "elector", rules: Any = MINIMAL) -> Any:
+    def account(self, ns: str, name: str = "elector", rules: Any = MINIMAL) -> str:
         """A service account bound to a role with these rules; its token."""
         meta = {"name": name, "namespace": ns}
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
@@ -179,7 +179,7 @@ class Cluster:
         wait_for(lambda: self.allowed(ns, name, rules[0]))
         return self.token(ns, name)
 
-    def allowed(self, ns: str, name: str, rule: Any) -> Any:
+    def allowed(self, ns: str, name: str, rule: dict[str, list[str]]) -> bool:
         """The authorizer learns of bindings through a watch of its own, a moment later."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -197,7 +197,7 @@ class Cluster:
         }
         return self.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
 
-    def token(self, ns: str, name: str = "elector", seconds: int = 3600) -> Any:
+    def token(self, ns: str, name: str = "elector", seconds: int = 3600) -> str:
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -205,11 +205,11 @@ class Cluster:
         }
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 
-    def signed(self, token: Any, **claims: Any) -> Any:
+    def signed(self, token: str, **claims: int) -> str:
         """A token like this one with other claims, signed by the server's own key: as good as any but for what they
         say."""
 
-        def part(data: Any) -> Any:
+        def part(data: bytes) -> bytes:
             return base64.urlsafe_b64encode(data).rstrip(b"=")
 
         header, payload, _ = token.split(".")
@@ -256,7 +256,7 @@ class Cluster:
         status, lease = self.call("GET", LEASES.format(ns) + "/" + name)
         return lease if status == 200 else None
 
-    def put_lease(self, ns: str, name: str, spec: Any, **meta: Any) -> Any:
+    def put_lease(self, ns: str, name: str, spec: dict[str, Any], **meta: dict[str, str]) -> dict[str, Any]:
         """Creates it, or edits the one that is there as kubectl edit would."""
         old = self.lease(ns, name)
         if not old:
@@ -274,13 +274,13 @@ class Cluster:
         old["metadata"].update(meta)
         return self.must("PUT", LEASES.format(ns) + "/" + name, old)
 
-    def edit_lease(self, ns: str, name: str, **spec: Any) -> Any:
+    def edit_lease(self, ns: str, name: str, **spec: int | str) -> dict[str, Any]:
         return self.must("PATCH", LEASES.format(ns) + "/" + name, {"spec": spec}, kind="application/merge-patch+json")
 
     def delete_lease(self, ns: str, name: str) -> None:
         self.must("DELETE", LEASES.format(ns) + "/" + name)
 
-    def events(self, ns: str) -> Any:
+    def events(self, ns: str) -> list[dict[str, Any]]:
         return self.must("GET", f"/api/v1/namespaces/{ns}/events")["items"]
 
     def requests(self, agent: str | None = None) -> list[Any]:
@@ -290,12 +290,12 @@ class Cluster:
         return [e for e in entries if agent is None or e.get("userAgent", "").startswith(agent)]
 
 
-def micro_now(offset: int = 0) -> Any:
+def micro_now(offset: int = 0) -> str:
     t = time.time() + offset
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(t)) + f".{int(t % 1 * 1e6):06d}Z"
 
 
-def connections(pids: Any, port: int, host: Any = None) -> Any:
+def connections(pids: list[int], port: int, host: str | None = None) -> int:
     """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08). host: only to
     that one, written as in /proc/net/tcp and tcp6."""
     inodes = set()

@@ -51,7 +51,7 @@ class Scene:
         self.candidates.append(c)
         return c
 
-    def leader(self, *options: Any, **kw: Any) -> Any:
+    def leader(self, *options: str, **kw: Any) -> Candidate:
         c = self.candidate(*options, **kw)
         if not c.wait("became_leader"):
             raise RuntimeError(f"nobody became leader: {c.events}")
@@ -67,16 +67,16 @@ class Scene:
     def go(
         self,
         identity: str,
-        *options: Any,
+        *options: str,
         name: str = "lock",
         lease: str = "10s",
         renew: str = "8s",
         retry: str = "500ms",
         **kw: Any,
-    ) -> Any:
+    ) -> ClientGo:
         return ClientGo(self.config, self.ns, name, identity, lease, renew, retry, *options, **kw)
 
-    def run(self, *args: Any) -> Any:
+    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
 
     def requests(self, verb: str | None = None, agent: str = "lunarch") -> list[Any]:
@@ -120,7 +120,7 @@ class Clock:
             f.write(struct.pack("q", seconds * 10**9))
 
 
-def tokens(*candidates: Any) -> list[Any]:
+def tokens(*candidates: Candidate) -> list[Any]:
     return [
         e["token"] for e in sorted((e for c in candidates for e in c.all("became_leader")), key=lambda e: e["seen"])
     ]

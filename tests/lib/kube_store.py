@@ -27,7 +27,7 @@ class Kube(Store):
     any_name = False
     clocks = (0, 7200)  # its certificates are no older than the test
 
-    def __init__(self, cluster: Any, kind: Any) -> None:
+    def __init__(self, cluster: Any, kind: str) -> None:
         self.cluster, self.kind, self.name = cluster, kind, f"kube {kind}"
         self.port = cluster.port
         self.ns = cluster.namespace(f"conform-{kind}")
@@ -38,7 +38,7 @@ class Kube(Store):
             for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))
         ]
 
-    def config(self, port: int) -> Any:
+    def config(self, port: int) -> str:
         if port not in self.configs:
             self.configs[port] = self.cluster.kubeconfig(self.ns, self.token, server=f"https://127.0.0.1:{port}")
         return self.configs[port]
@@ -61,7 +61,7 @@ class Kube(Store):
         text = object["metadata"].get("annotations", {}).get(OURS) if status == 200 else None
         return None if text is None else text.encode()
 
-    def object(self, path: str, key: str, text: str) -> Any:
+    def object(self, path: str, key: str, text: str) -> dict[str, Any]:
         lease = path.endswith("leases")
         annotations = {OURS: text}
         try:

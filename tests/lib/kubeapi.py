@@ -18,7 +18,7 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-def status(code: Any, reason: Any, message: str = "because", name: str | None = None) -> Any:
+def status(code: int, reason: str, message: str = "because", name: str | None = None) -> dict[str, Any]:
     return {
         "kind": "Status",
         "status": "Failure",
@@ -36,7 +36,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def answer(self, code: int, body: Any = None, headers: Any = (), text: bytes | None = None) -> None:
+    def answer(
+        self, code: int, body: dict[str, Any] | None = None, headers: Any = (), text: bytes | None = None
+    ) -> None:
         data = text if text is not None else json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -46,7 +48,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def chunk(self, data: Any) -> None:
+    def chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
@@ -149,7 +151,7 @@ class Api:
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def use(self, certificate: Any, key: str) -> None:
+    def use(self, certificate: str, key: str) -> None:
         """For new connections."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -158,7 +160,7 @@ class Api:
         context.sni_callback = lambda connection, name, _: self.asked_for.update({connection: name})
         self.context = context
 
-    def cluster(self, **more: Any) -> Any:
+    def cluster(self, **more: Any) -> dict[str, Any]:
         """A kubeconfig's cluster. None: not given."""
         way = (
             {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": self.pki.ca}
@@ -182,7 +184,7 @@ class Api:
             )
         return f"kube:///{name}?kubeconfig={path}"
 
-    def is_of_next(self, h: Any) -> bool:
+    def is_of_next(self, h: Handler) -> bool:
         name = urlsplit(h.path).path.rstrip("/").removeprefix(PATH)
         if h.command == "POST" and "/leases" in h.path:
             name = h.body["metadata"]["name"]
@@ -214,7 +216,7 @@ class Api:
         else:
             self.act(h)()
 
-    def act(self, h: Any) -> Any:
+    def act(self, h: Handler) -> Any:
         """Does it; returns what answers it."""
         name = h.path.split("?")[0].removeprefix(PATH).strip("/") or h.body["metadata"]["name"]
         with self.lock:
@@ -237,7 +239,7 @@ class Api:
             )
         return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
 
-    def check(self, h: Any) -> None:
+    def check(self, h: Handler) -> None:
         meta, spec = h.body["metadata"], h.body["spec"]
         if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
             self.wrong.append(f"a PUT without uid and version: {h.path}")
@@ -250,7 +252,7 @@ class Api:
             if not isinstance(spec.get(k), int)
         ]
 
-    def put(self, name: str, lease: Any) -> None:
+    def put(self, name: str, lease: dict[str, Any]) -> None:
         with self.lock:
             self.version += 1
             meta = lease.setdefault("metadata", {})
@@ -258,7 +260,7 @@ class Api:
             self.publish("MODIFIED" if name in self.leases else "ADDED", name, lease)
             self.leases[name] = lease
 
-    def publish(self, kind: Any, name: str, lease: Any) -> None:
+    def publish(self, kind: str, name: str, lease: dict[str, Any]) -> None:
         self.log.append((self.version, kind, name, json.dumps({"type": kind, "object": lease}).encode() + b"\n"))
         self.lock.notify_all()
 
@@ -277,7 +279,7 @@ class Api:
             lease["metadata"]["resourceVersion"] = str(self.version)
             self.publish("DELETED", name, lease)
 
-    def show(self, h: Any) -> None:
+    def show(self, h: Handler) -> None:
         h.begin()
         if self.silent:
             time.sleep(3600)

@@ -80,7 +80,7 @@ class Life:
         except FileNotFoundError:
             return []
 
-    def record(self, lock: str = "a") -> Any:
+    def record(self, lock: str = "a") -> dict[str, Any]:
         """{}: there is none."""
         try:
             with open(f"{self.dir}/{lock}") as f:
@@ -110,7 +110,7 @@ class Life:
     def ctl(self, *words: str) -> tuple[int | None, str]:
         return self.answer(self.begin(*words))
 
-    def standing(self, name: str = "a") -> Any:
+    def standing(self, name: str = "a") -> dict[str, Any]:
         """What `ctl status` says of an election; {}: there is none of that name, or no answer."""
         status, text = self.ctl("--json", "status")
         listed = json.loads(text)["elections"] if status == 0 else []

@@ -30,16 +30,16 @@ class Two:
         if not self.opened["ok"]:
             raise RuntimeError(self.opened["err"])
 
-    def open(self, driver: Driver, url: str) -> Any:
+    def open(self, driver: Driver, url: str) -> dict[str, Any]:
         if "nomination" not in self.fields:
             return driver.open(url)
         driver.open(url, "m")
         return driver.open_next(url, "m", "a")
 
-    def record(self, holder: str = "somebody", **fields: Any) -> Any:
+    def record(self, holder: str = "somebody", **fields: int) -> dict[str, Any]:
         return record(holder, **{**self.fields, **fields})
 
-    def put(self, holder: str = "first", **fields: Any) -> Any:
+    def put(self, holder: str = "first", **fields: int) -> str:
         """A record that is there, written by b; its version."""
         r = self.b.read()
         w = tried(lambda: self.b.write(self.record(holder, **fields), r["version"]))
@@ -47,14 +47,14 @@ class Two:
             raise RuntimeError(f"the first write: {w}")
         return w["version"]
 
-    def truth(self) -> Any:
+    def truth(self) -> dict[str, Any]:
         """What is in the store, by a process that nothing hinders."""
         return tried(lambda: self.b.read())
 
-    def has(self, rec: Any) -> bool:
+    def has(self, rec: dict[str, Any]) -> bool:
         return self.truth().get("record", {}).get("write") == rec["write"]
 
-    def ready(self) -> Any:
+    def ready(self) -> str:
         """a has the connection that a write goes by, and a store that waits before it elects anybody has waited; the
         version then."""
 
@@ -67,7 +67,7 @@ class Two:
             raise RuntimeError("the lock does not get ready")
         return self.truth()["version"]
 
-    def works_again(self) -> Any:
+    def works_again(self) -> bool:
         """After a fault has ended: read until it is answered, then a write on that. The read may be overtaken by a
         write that was unknown and is applied only now; there is one of those at most, so a second conflict is a
         mistake."""
@@ -219,14 +219,14 @@ class Listed:
             if w["outcome"] != "ok":
                 raise RuntimeError(f"the record {n}: {w}")
 
-    def list(self, prefix: str = "", through: Any = None, within: int = WITHIN) -> Any:
+    def list(self, prefix: str = "", through: Any = None, within: int = WITHIN) -> dict[str, Any]:
         """What follows the base and this prefix."""
         opened = self.a.open(self.store.url(self.base + prefix, through), prefix or "all", prefix=True)
         if not opened["ok"]:
             raise RuntimeError(opened["err"])
         return self.a.names(prefix or "all", within)
 
-    def holder(self, name: str, prefix: str = "") -> Any:
+    def holder(self, name: str, prefix: str = "") -> str:
         """Of the record of this name in the listing; or why it is none."""
         url = self.a.beside(name, prefix or "all")
         self.a.open(url, url)
@@ -452,7 +452,7 @@ def racing(store: Any) -> None:
 # ---- faults between client and server ----
 
 
-def honest(t: Any, rec: Any, w: Any) -> Any:
+def honest(t: Two, rec: dict[str, Any], w: dict[str, Any]) -> bool:
     """The one thing that must hold whatever happens: "ok" is in the store, "surely not applied" is not."""
     there = t.has(rec)
     good = there if w["outcome"] == "ok" else not there if w["outcome"] in DEFINITE else True
@@ -616,19 +616,19 @@ def repeated_answers(store: Any) -> None:
         w = t.a.write(rec, version)
         return honest(t, rec, w), w
 
-    def current() -> Any:
+    def current() -> tuple[bool, dict[str, Any]]:
         return write(t.truth()["version"])
 
-    def stale() -> Any:
+    def stale() -> tuple[bool, dict[str, Any]]:
         old = t.truth()["version"]
         t.b.write(record("b"), old)
         return write(old)
 
-    def look() -> Any:
+    def look() -> tuple[bool, dict[str, Any]]:
         r = t.a.read()
         return r["outcome"] == "failed" or r.get("record", {}).get("write") == t.truth()["record"]["write"], r
 
-    def other() -> Any:
+    def other() -> tuple[bool, dict[str, Any]]:
         r = t.a.read("none")
         return r["outcome"] in ("failed", "absent"), r
 
@@ -781,7 +781,7 @@ def full(store: Any) -> None:
     t.end()
 
 
-def run(store: Any, cases: Any) -> None:
+def run(store: Any, cases: list[Any]) -> None:
     for case in cases:
         began = time.monotonic()
         try:

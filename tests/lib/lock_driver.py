@@ -16,7 +16,7 @@ PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders
 
 
-def record(holder: str = "somebody", **fields: Any) -> Any:
+def record(holder: str = "somebody", **fields: Any) -> dict[str, Any]:
     """A record as a term's write would make it, with a write name of its own. A field that is None is left out."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
     all = {
@@ -98,25 +98,25 @@ class Driver:
                 )
             return self.answers[number][0]
 
-    def do(self, what: str, lock: str = "a", **args: Any) -> Any:
+    def do(self, what: str, lock: str = "a", **args: Any) -> dict[str, Any]:
         return self.wait(self.start(what, lock, **args))
 
-    def open(self, url: str, lock: str = "a", prefix: bool = False) -> Any:
+    def open(self, url: str, lock: str = "a", prefix: bool = False) -> dict[str, Any]:
         """prefix: to be listed."""
         return self.do("open", lock, url=url, prefix=prefix)
 
-    def open_next(self, url: str, of: str = "a", lock: str = "n") -> Any:
+    def open_next(self, url: str, of: str = "a", lock: str = "n") -> dict[str, Any]:
         """The next record of a lock that was opened by this URL."""
         return self.do("open", lock, url=url, next_of=of)
 
-    def names(self, lock: str = "a", within: int = WITHIN) -> Any:
+    def names(self, lock: str = "a", within: int = WITHIN) -> dict[str, Any]:
         return self.do("list", lock, within_ms=within)
 
     def beside(self, more: str, lock: str = "a", url: str = "") -> str:
         """The URL of another lock; url: of the lock, which is not needed of a prefix."""
         return str(self.do("beside", lock, url=url, more=more)["url"])
 
-    def read(self, lock: str = "a", within: float = WITHIN) -> Any:
+    def read(self, lock: str = "a", within: float = WITHIN) -> dict[str, Any]:
         return self.do("read", lock, within_ms=within)
 
     def write(
@@ -126,7 +126,7 @@ class Driver:
         return self.do("write", lock, record=rec, expected=expected, within_ms=within, durable=durable, floor=floor)
 
     def start_write(
-        self, rec: Any, expected: Any, lock: str = "a", within: float = WITHIN, durable: bool = True
+        self, rec: dict[str, Any], expected: str, lock: str = "a", within: float = WITHIN, durable: bool = True
     ) -> int:
         return self.start("write", lock, record=rec, expected=expected, within_ms=within, durable=durable)
 
@@ -152,7 +152,7 @@ class Driver:
             return None
 
 
-def tried(operation: Callable[[], Any], *wanted: str) -> Any:
+def tried(operation: Callable[[], Any], *wanted: str) -> dict[str, Any]:
     """The result of an operation that is begun again until it is wanted: without a word, anything but "failed". In the
     end whatever it is."""
     results = []

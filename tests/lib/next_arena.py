@@ -34,14 +34,14 @@ class NextArena(Arena):
         self.key, self.lock = key, self.store.url(key)
         self.next_key = NAMES[self.store.name].format(key)
 
-    def published(self) -> Any:
+    def published(self) -> str | None:
         """Whom the leader says to come next; None: nobody, or nobody leads."""
         found = self.store.get(self.key)
         record = json.loads(found) if found else {}
         said = record.get("next") or {}
         return said.get("identity") if said.get("term") == record.get("term") else None
 
-    def nomination(self) -> Any:
+    def nomination(self) -> dict[str, Any] | None:
         """N; None: it is absent, or is none."""
         try:
             found = json.loads(self.store.get(self.next_key) or b"null")
@@ -49,7 +49,7 @@ class NextArena(Arena):
             return None
         return found if isinstance(found, dict) and "nomination" in found else None
 
-    def nominated(self) -> Any:
+    def nominated(self) -> str | None:
         return (self.nomination() or {}).get("holderIdentity")
 
     def agreed(self, *names: str) -> Any:
@@ -88,7 +88,7 @@ def end(c: Any) -> None:
     c.leave()
 
 
-def hands_over(f: Any, leader: Any, count: int, *names: str, when: Any = None) -> None:
+def hands_over(f: NextArena, leader: Any, count: int, *names: str, when: Any = None) -> None:
     """The leader ends its term; the next one is one of theirs, and began sooner than a lease later. when: what lets the
     term end, if it is not SIGTERM."""
     since, wall = time.monotonic(), time.time()
@@ -98,14 +98,14 @@ def hands_over(f: Any, leader: Any, count: int, *names: str, when: Any = None) -
     ok(took < FAR_S, f"{f.name}: and has not waited for a lease ({took:.3f} s)")
 
 
-def next_killed(f: Any) -> None:
+def next_killed(f: NextArena) -> None:
     a, b, c = f.cast()
     end(b)
     hands_over(f, a, 2, "c")
     same(a.leave(), 0, f"{f.name}: a left in peace")
 
 
-def next_frozen(f: Any) -> None:
+def next_frozen(f: NextArena) -> None:
     a, b, c = f.cast()
     b.kill(signal.SIGSTOP)
     hands_over(f, a, 2, "c")
@@ -114,7 +114,7 @@ def next_frozen(f: Any) -> None:
     same(len(f.terms()), 2, f"{f.name}: and does not lead itself")
 
 
-def next_cut_off(f: Any) -> None:
+def next_cut_off(f: NextArena) -> None:
     """b hears nothing, and nobody hears it; what it sent before goes on when c leads."""
     proxy = f.store.proxy()
     a, b, c = f.cast(through=proxy)
@@ -126,7 +126,7 @@ def next_cut_off(f: Any) -> None:
     proxy.close()
 
 
-def next_restarted(f: Any) -> None:
+def next_restarted(f: NextArena) -> None:
     """Its next life has its identity, and is another candidate: the release is not for it."""
     a, b, c = f.cast()
     end(b)
@@ -135,7 +135,7 @@ def next_restarted(f: Any) -> None:
     hands_over(f, a, 2, "b", "c")
 
 
-def next_killed_while_draining(f: Any) -> None:
+def next_killed_while_draining(f: NextArena) -> None:
     """Between the leader's decision to end its term and its release."""
     a, b, c = f.cast(script=os.path.join(FAULTS, "drain.lua"))
     a.kill(signal.SIGTERM)
@@ -144,7 +144,7 @@ def next_killed_while_draining(f: Any) -> None:
     hands_over(f, a, 2, "c", when=lambda: open(f.witness + ".drained", "w").close())
 
 
-def next_answer_lost(f: Any) -> None:
+def next_answer_lost(f: NextArena) -> None:
     """b's acquisition is written, and the answer to it is lost with the connection."""
     proxy = f.store.proxy()
     a, b, c = f.cast(through=proxy)
@@ -153,7 +153,7 @@ def next_answer_lost(f: Any) -> None:
     proxy.close()
 
 
-def next_killed_as_it_leads(f: Any) -> None:
+def next_killed_as_it_leads(f: NextArena) -> None:
     """Just after the hand-over: a crash like any other, which costs a lease."""
     a, b, c = f.cast(times=WATCHED)
     since = time.monotonic()
@@ -215,7 +215,7 @@ ALL = [
 SOME = [next_killed, next_cut_off, altered]  # on a second and third store: what rests on notices, and on N's own write
 
 
-def forbidden(f: Any) -> None:
+def forbidden(f: NextArena) -> None:
     """The store's account may write the lock's record, and not N: f.lock is its URL."""
     a = f.join("a", times=FAR)
     ok(f.acts(1, "a"), f"{f.name}: a leads")
@@ -245,7 +245,7 @@ def job(store: Any, case: Any, run: int) -> Any:
     return play
 
 
-def contest(*plans: Any) -> None:
+def contest(*plans: tuple[Any, Any]) -> None:
     """plans: a store, and the cases on it, of which five are played at a time. FULL=1: all cases, some times. RUN:
     names of cases, for these alone."""
     named = os.environ.get("RUN", "").split()

@@ -226,7 +226,7 @@ class Lab:
         self.usual: Outcome | None = None  # what a term is like in which nothing fails
         self.files = threading.local()
 
-    def count(self, how: str) -> Any:
+    def count(self, how: str) -> File:
         """A term in which nothing fails; its file."""
         out = Term(self, Fault(how, "elector")).run()
         if out.wrong or out.status != self.told:
@@ -271,7 +271,7 @@ class Term:
     def leads(self, c: Any) -> bool:
         return bool(c.said("saved ") or (self.lab.name == "exec" and self.f.terms()))
 
-    def hurt(self, *more: str) -> Any:
+    def hurt(self, *more: str) -> Candidate:
         """The candidate in which something fails. more: options of it."""
         fault, file = self.fault, self.out.file
         env = dict([self.mark.split("=")])
@@ -321,7 +321,7 @@ class Term:
         self.out.fired, self.out.at = fired > 0 or self.fault.limit is not None, at
         self.judge(a, b, ended_itself)
 
-    def judge(self, a: Any, b: Any, ended_itself: bool) -> None:
+    def judge(self, a: Candidate, b: Candidate, ended_itself: bool) -> None:
         out, tokens = self.out, [token for token, _ in self.f.terms()]
         out.wrong += self.f.lines("overlaps")
         if tokens != sorted(set(tokens)):
@@ -398,11 +398,11 @@ def frame_of(text: list[str]) -> str:
     return f"{os.path.basename(library)} {names[0] if names else '?'}"
 
 
-def leading(c: Any) -> bool:
+def leading(c: Candidate) -> bool:
     return len(c.all("became_leader")) > len(c.all("stopped_leading"))
 
 
-def said(c: Any) -> list[Any]:
+def said(c: Candidate) -> list[Any]:
     """What it has complained about."""
     return [e for e in list(c.events) if e.get("level") in ("warn", "error") or e.get("event") == "unparsed"]
 

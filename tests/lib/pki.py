@@ -4,12 +4,11 @@ import os
 import struct
 import subprocess
 from collections.abc import Mapping
-from typing import Any
 
 from tests.lib.field import build
 
 
-def openssl(*args: Any, env: Mapping[str, str] | None = None) -> None:
+def openssl(*args: str, env: Mapping[str, str] | None = None) -> None:
     subprocess.run(["openssl", *args], check=True, capture_output=True, env={**os.environ, **(env or {})})
 
 
@@ -30,20 +29,20 @@ class Pki:
             *("-days", str(3 + older), "-keyout", self.path("ca.key"), "-out", self.ca),
         )
 
-    def _openssl(self, *args: Any) -> None:
+    def _openssl(self, *args: str) -> None:
         openssl(*args, env=self.env)
 
-    def path(self, name: str) -> Any:
+    def path(self, name: str) -> str:
         return os.path.join(self.dir, name)
 
-    def server(self, *addresses: str) -> Any:
+    def server(self, *addresses: str) -> tuple[str, str]:
         """A server's (certificate, key) for loopback addresses, and these, made once."""
         if not os.path.exists(self.path("server.crt")):
             names = ["IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes.default.svc", *(f"IP:{a}" for a in addresses)]
             self.sign("server", "/CN=kube-apiserver", ",".join(names))
         return self.path("server.crt"), self.path("server.key")
 
-    def sign(self, name: str, subject: Any, alt: Any = None, days: str = "2") -> Any:
+    def sign(self, name: str, subject: str, alt: str | None = None, days: str = "2") -> tuple[str, str]:
         """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
         key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
         self._openssl(

@@ -59,7 +59,7 @@ WORKS = (  # as enum page_work
 ).split()
 
 
-def pack_fields(layout: Any, values: Any) -> bytes:
+def pack_fields(layout: tuple[Any, ...], values: tuple[Any, ...]) -> bytes:
     out = []
     for (letters, _), value in zip(layout, values):
         if letters == "str":
@@ -95,7 +95,7 @@ def unpack(data: Any) -> Any:
     return kind, fields
 
 
-def instant(seconds: float) -> Any:
+def instant(seconds: float) -> tuple[int, int]:
     ns = int(seconds * 1e9)
     return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ns, time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) + ns)
 
@@ -115,7 +115,7 @@ class Page:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | also)
         struct.pack_into("=III", self.map, 0, 0x3147504C, slots, 0)
 
-    def put(self, slot: Any, term: Any, token: Any, end: Any, kill: Any, state: Any = LEADING) -> None:
+    def put(self, slot: int, term: int, token: int, end: Any, kill: Any, state: Any = LEADING) -> None:
         used = struct.unpack_from("=I", self.map, 8)[0]
         struct.pack_into("=I", self.map, 8, max(used, slot + 1))
         SLOT.pack_into(self.map, 64 + 64 * slot, term, token, *end, *kill, state)
@@ -249,7 +249,7 @@ class Worker:
         self.failed: list[str] = []  # what hooks and tasks raised
         self.ahead: list[Any] = []  # messages that came before an answer that was waited for
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Worker":
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -289,7 +289,7 @@ class Worker:
             return self.receive(limit)
         return got
 
-    def expect(self, kind: Any) -> Any:
+    def expect(self, kind: int) -> dict[str, Any]:
         got = self.receive()
         if got is None:
             raise AssertionError("the worker is gone, expected message %d" % kind)
@@ -322,7 +322,7 @@ class Worker:
             assert kind == ELECTION, (kind, fields)
             elections.append(fields)
 
-    def go(self, count: int = 1, first: bool = True, keep: Any = None) -> Any:
+    def go(self, count: int = 1, first: bool = True, keep: list[int] | None = None) -> dict[str, Any]:
         """keep: the slots of the elections that the worker keeps; then waits for STARTED"""
         keep = keep if keep is not None else list(range(count))
         parts = [(index, "file:lock%d" % index, "me_%d" % index) for index in keep]
@@ -390,7 +390,7 @@ class Worker:
     def drain(self, reason: str = "shutdown", term: int = 1, slot: int = 0) -> None:
         self.send(DRAIN, slot, term, REASONS.index(reason))
 
-    def saved(self, save: Any, how: int = 1, why: str = "", term: int = 1, slot: int = 0) -> None:
+    def saved(self, save: int, how: int = 1, why: str = "", term: int = 1, slot: int = 0) -> None:
         self.send(SAVED, slot, term, save, how, why)
 
     def leader(
@@ -412,11 +412,11 @@ class Worker:
 
     # ---- what it writes ----
 
-    def output(self) -> Any:
+    def output(self) -> str:
         with open(self.stdout.name, "rb") as f:
             return f.read(OUTPUT_MAX).decode("utf-8", "replace")
 
-    def log_text(self) -> Any:
+    def log_text(self) -> str:
         """the end of the log"""
         return self.lines.end()
 

@@ -3,7 +3,6 @@
 import os
 import socketserver
 import threading
-from typing import Any
 
 
 class _Session(socketserver.StreamRequestHandler):
@@ -79,7 +78,7 @@ class Mailbox(socketserver.ThreadingTCPServer):
     def handle_error(self, *_: object) -> None:
         pass  # a client that was killed
 
-    def sendmail(self, directory: str) -> Any:
+    def sendmail(self, directory: str) -> str:
         """A program as /usr/sbin/sendmail that sends its mail here: the real msmtp."""
         path = os.path.join(directory, "sendmail")
         with open(path + ".conf", "w") as f:

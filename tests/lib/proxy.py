@@ -14,7 +14,7 @@ _loop: Any = None
 _start = threading.Lock()
 
 
-def _thread_loop() -> Any:
+def _thread_loop() -> asyncio.unix_events._UnixSelectorEventLoop:
     global _loop
     with _start:
         if _loop is None:
@@ -25,7 +25,7 @@ def _thread_loop() -> Any:
     return _loop
 
 
-def _end(thread: Any, owner: Any) -> None:
+def _end(thread: threading.Thread, owner: int) -> None:
     """What still waits when the test ends is cancelled: a task that is only thrown away says so on stderr."""
 
     async def cancel() -> None:
@@ -152,7 +152,7 @@ class Proxy:
         finally:
             writer.transport.abort()
 
-    def _reset(self, pair: Any) -> None:
+    def _reset(self, pair: dict[str, Any]) -> None:
         """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives. Whatever waits for one of the two,
         or for nothing at all, ends."""
         if pair in self.pairs:
@@ -171,7 +171,7 @@ class Proxy:
 
     # ---- faults; each takes effect before it returns ----
 
-    def _set(self, ways: Any, **what: Any) -> None:
+    def _set(self, ways: tuple[Any, ...], **what: Any) -> None:
         async def act() -> None:
             for name in ways:
                 way = getattr(self, name)
@@ -183,14 +183,14 @@ class Proxy:
 
         self._do(act)
 
-    def freeze(self, *ways: Any) -> None:
+    def freeze(self, *ways: str) -> None:
         """Nothing passes (that way; both without argument) until thaw; then what was held goes on, late."""
         self._set(ways or ("up", "down"), frozen=True)
 
     def thaw(self) -> None:
         self._set(("up", "down"), frozen=False)
 
-    def delay(self, seconds: float, *ways: Any) -> None:
+    def delay(self, seconds: float, *ways: str) -> None:
         self._set(ways or ("down",), delay=seconds)
 
     def cut_after(self, count: int, way: str = "down") -> None:
@@ -198,7 +198,7 @@ class Proxy:
         that is lost with its connection."""
         self._set((way,), cut_after=count)
 
-    def lose_answer_to(self, word: Any) -> None:
+    def lose_answer_to(self, word: bytes) -> None:
         """The connection that carries these bytes to the server, the next time, is reset when the answer comes."""
 
         async def act() -> None:
@@ -206,7 +206,7 @@ class Proxy:
 
         self._do(act)
 
-    def lose(self, *ways: Any, on: bool = True) -> None:
+    def lose(self, *ways: str, on: bool = True) -> None:
         """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost
         something stay deaf that way; off: new ones lose nothing."""
         self._set(ways or ("up", "down"), lose=on)
@@ -216,7 +216,7 @@ class Proxy:
         does: for what is not a request, as an acknowledgement of HTTP/2, a server has no answer."""
         self._set(("up",), replay=words)
 
-    def repeat(self, when: Any) -> None:
+    def repeat(self, when: str) -> None:
         """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that
         answer."""
         self._set(("down",), repeat=when)

@@ -556,7 +556,7 @@ class Postgres(Server):
         if made.returncode:
             raise RuntimeError(made.stderr)
 
-    def copy(self, primary: Any) -> None:
+    def copy(self, primary: Proxy) -> None:
         """Its data are from then on a backup of that one's, whose standby it is when it is started."""
         self._empty()
         where = ("-h", getattr(primary, "host", "127.0.0.1"), "-p", str(primary.port), "-U", self.superuser)

@@ -42,7 +42,7 @@ class Store:
     def holds(self, content: bytes) -> bool:
         return True
 
-    def proxy(self) -> Any:
+    def proxy(self) -> Proxy:
         return Proxy(self.port)
 
     def url(self, key: str, through: Any = None) -> str:
@@ -147,7 +147,7 @@ class SharedFile(File):
     def url(self, key: str, through: Any = None) -> str:
         return super().url(key) + "?shared=link"
 
-    def versions(self, key: str) -> Any:
+    def versions(self, key: str) -> list[str]:
         try:
             return sorted(n for n in os.listdir(self.path(key)) if not n.startswith("."))
         except FileNotFoundError:
@@ -261,7 +261,7 @@ class Etcd(Store):
         except urllib.error.HTTPError as e:
             raise RuntimeError(e.read().decode()) from e
 
-    def token(self) -> Any:
+    def token(self) -> str:
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
             json.dumps({"name": "root", "password": self.root}).encode(),
@@ -320,7 +320,7 @@ class Etcd(Store):
         self.call("maintenance/alarm", action="DEACTIVATE", memberID=last["member_id"], alarm="NOSPACE")
 
 
-def b64(content: bytes) -> Any:
+def b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
@@ -374,7 +374,7 @@ class Consul(Store):
             self.call("PUT", "/v1/txn", ops)
 
     @staticmethod
-    def transactions(keys: list[str], what: Any) -> Any:
+    def transactions(keys: list[str], what: dict[str, str]) -> Any:
         for i in range(0, len(keys), 60):  # Consul takes 64 operations at once
             yield [{"KV": {**what, "Key": k}} for k in keys[i : i + 60]]
 
@@ -448,7 +448,7 @@ class Redis(Store):
     def next_key(self, key: str) -> str:
         return "{" + key + "}:next"
 
-    def talk(self, *words: Any) -> Any:
+    def talk(self, *words: Any) -> bytes | None:
         """One command, its answer as bytes, None, or an exception."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
             s.sendall(
@@ -463,7 +463,7 @@ class Redis(Store):
             return None if line == b"$-1" else f.read(int(line[1:]))
 
     @staticmethod
-    def as_bytes(word: Any) -> Any:
+    def as_bytes(word: Any) -> bytes:
         return word if isinstance(word, bytes) else str(word).encode()
 
     def put(self, key: str, content: bytes) -> None:
@@ -899,7 +899,7 @@ class Zk:
             self.number = 0
 
     @staticmethod
-    def data(b: Any) -> Any:
+    def data(b: bytes) -> bytes:
         return struct.pack(">i", len(b)) + b
 
     @classmethod
@@ -910,7 +910,7 @@ class Zk:
         self.socket.sendall(self.data(body))
 
     def receive(self) -> Any:
-        def exactly(n: Any) -> Any:
+        def exactly(n: int) -> bytes:
             got = b""
             while len(got) < n:
                 piece = self.socket.recv(n - len(got))
@@ -933,7 +933,7 @@ class Zk:
             if c == "/" and i:
                 self.ask(1, self.text(path[:i]) + self.data(b"") + self.acl(self.ALL) + struct.pack(">i", 0))
 
-    def children(self, path: str) -> Any:
+    def children(self, path: str) -> list[str]:
         error, body = self.ask(8, self.text(path) + b"\0")
         names, at = [], 4
         for _ in range(0 if error else struct.unpack(">i", body[:4])[0]):
@@ -943,16 +943,16 @@ class Zk:
         return names
 
     @classmethod
-    def acl(cls, rights: Any, scheme: str = "world", who: str = "anyone") -> Any:
+    def acl(cls, rights: int, scheme: str = "world", who: str = "anyone") -> bytes:
         return struct.pack(">ii", 1, rights) + cls.text(scheme) + cls.text(who)
 
-    def protect(self, path: str, rights: Any) -> None:
+    def protect(self, path: str, rights: int) -> None:
         """From everybody; raises if that is not done."""
         error, _ = self.ask(7, self.text(path) + self.acl(rights) + struct.pack(">i", -1))
         if error:
             raise RuntimeError(f"the ACL of {path}: error {error}")
 
-    def created(self, path: str) -> Any:
+    def created(self, path: str) -> int:
         """The zxid by which it was made."""
         return struct.unpack(">q", self.ask(3, self.text(path) + b"\0")[1][:8])[0]
 
@@ -961,7 +961,7 @@ class Zk:
             self.delete(f"{path}/{c}")
         self.ask(2, self.text(path) + struct.pack(">i", -1))
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Zk":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -57,7 +57,7 @@ class Systemd(Server):
                 with open(os.path.join(self.dir, where, name), "w") as f:
                     f.write(text)
 
-    def command(self) -> Any:
+    def command(self) -> list[str]:
         binds = "".join(f"mount --bind {shlex.quote(here)} {there} && " for there, here in self.binds.items())
         inside = binds + self.INSIDE
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.OUTSIDE, self.dir, inside]
@@ -66,7 +66,7 @@ class Systemd(Server):
         """systemd answers nobody from another PID namespace."""
         return ["nsenter", f"--target={wait_for(lambda: children(self.process.pid))[0]}", "--mount", "--pid"]
 
-    def systemctl(self, *args: Any, env: Any = None) -> Any:
+    def systemctl(self, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self.enter(), "systemctl", *args],
             capture_output=True,
@@ -75,17 +75,17 @@ class Systemd(Server):
             env={**os.environ, **(env or {})},
         )
 
-    def ready(self) -> Any:
+    def ready(self) -> bool:
         return self.systemctl("is-active", "quiet.target").stdout.strip() == "active"
 
-    def active(self, unit: Any) -> Any:
+    def active(self, unit: str) -> bool:
         return self.systemctl("is-active", unit).stdout.strip() == "active"
 
     def close(self) -> None:
         if self.process:
             self.kill()
 
-        def swept() -> Any:
+        def swept() -> bool:
             return (
                 subprocess.run(
                     ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
@@ -98,7 +98,7 @@ class Systemd(Server):
             wait_for(swept, 10)
         super().close()
 
-    def lunarch(self, *args: Any, **kw: Any) -> Any:
+    def lunarch(self, *args: str, **kw: Any) -> Candidate:
         c = Candidate(*args, prefix=self.enter(), **kw)
         c.pid = wait_for(lambda: children(c.pid))[0]  # nsenter waits outside
         return c

@@ -168,7 +168,7 @@ CASES: tuple[tuple[str, Fault, int, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def ends_of_calls(of: str = "", fields: Any = None) -> None:
+def ends_of_calls(of: str = "", fields: dict[str, Any] | None = None) -> None:
     """of: what is written, if it is no renewal."""
     fields = fields or {}
     with servers.Etcd() as real:

@@ -22,7 +22,7 @@ TIMES = timing("15s", renew="10s", retry="1s")
 api, home = Api(), scratch()
 
 
-def small(count: int) -> Any:
+def small(count: int) -> str:
     """So many bytes of values of two bytes each."""
     return "[" + "{}," * (count // 3) + "{}]"
 
@@ -68,14 +68,14 @@ ANSWERS = {
 over = threading.Event()
 
 
-def watched(h: Any) -> Any:
+def watched(h: Any) -> bool:
     h.begin()
     while not over.wait(0.5):
         h.chunk(b'{"type":"MODIFIED","object":' + lease("watched", small(3 * MB)).encode() + b"}\n")
     return True
 
 
-def rule(h: Any) -> Any:
+def rule(h: Any) -> bool | None:
     if "watch=1" in h.path:
         return "watched" in h.path and watched(h)
     name = re.sub(r"\?.*", "", h.path).rsplit("/", 1)[-1]
@@ -94,7 +94,7 @@ def flooded(to: Connection, stream: int, path: str, message: bytes) -> None:
         to.end(stream)
 
 
-def peak_mb(pid: int) -> Any:
+def peak_mb(pid: int) -> int:
     with open(f"/proc/{pid}/status") as f:
         return int(re.findall(r"VmHWM:\s+(\d+)", f.read())[0]) // 1024
 
@@ -127,7 +127,7 @@ ok(c.wait("print", "leads"), "a healthy election of the process leads")
 for name, text in said.items():
     lock = re.sub(r"\?.*", "", locks[name]).replace("kube:///", "kube://n/")
 
-    def found() -> Any:
+    def found() -> list[dict[str, Any]]:
         return [
             e
             for k in ("read_failed", "foreign_record")

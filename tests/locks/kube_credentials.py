@@ -31,7 +31,7 @@ pki = Pki(home)
 pki.server()
 
 
-def path(name: str, text: str | None = None, mode: int = 0o600) -> Any:
+def path(name: str, text: str | None = None, mode: int = 0o600) -> str:
     """A file of this test; with text: made in one step, as the kubelet does it."""
     p = os.path.join(home, name)
     if text is not None:
@@ -42,7 +42,7 @@ def path(name: str, text: str | None = None, mode: int = 0o600) -> Any:
     return p
 
 
-def base64_of(name: str) -> Any:
+def base64_of(name: str) -> str:
     with open(name, "rb") as f:
         return base64.b64encode(f.read()).decode()
 
@@ -66,7 +66,7 @@ class Door:
             h.answer(401, status(401, "Unauthorized", "Unauthorized"))
         return not good
 
-    def lead(self, **user: Any) -> Any:
+    def lead(self, **user: Any) -> Candidate:
         self.leader = Candidate(
             "--lock", self.api.url(home, self.name, **user), "-e", "on_leading = function() end", options=LONG
         )
@@ -74,13 +74,13 @@ class Door:
             raise RuntimeError(f"{self.name}: nobody became leader: {self.leader.events}")
         return self.leader
 
-    def refused(self, since: int = 0) -> Any:
+    def refused(self, since: int = 0) -> list[tuple[str, str, bool, bool]]:
         return [a for a in self.asked[since:] if not a[2]]
 
-    def renewed_as(self, who: Any, count: int = 2) -> Any:
+    def renewed_as(self, who: str, count: int = 2) -> bool:
         return wait_for(lambda: len([a for a in self.asked if a[:3] == ("PUT", who, True)]) >= count, 2 * PATIENCE)
 
-    def came_as(self, who: Any) -> Any:
+    def came_as(self, who: str) -> bool:
         """What expires soon may be good for one request, on a slow machine."""
         return wait_for(lambda: any(a[1:3] == (who, True) for a in self.asked), 2 * PATIENCE)
 
@@ -88,11 +88,11 @@ class Door:
         n = len(self.api.applied)
         ok(wait_for(lambda: len(self.api.applied) >= n + 2) and not self.leader.all("stopped_leading"), what)
 
-    def troubles(self) -> Any:
+    def troubles(self) -> int:
         """How often it was said that something does not work; once a minute would be right."""
         return len(self.leader.complaints())
 
-    def silent_about(self, *secrets: Any) -> None:
+    def silent_about(self, *secrets: str) -> None:
         said = json.dumps(self.leader.events)
         same([s for s in secrets if s in said], [], f"{self.name}: no secret in any log line")
 
@@ -105,7 +105,7 @@ class Door:
 # ---- a token's file ----
 
 
-def refused_token(d: Any) -> None:
+def refused_token(d: Door) -> None:
     """The old token is refused before the new one is there: the file is empty, and then missing."""
     d.tokens = {"first-t0ken"}
     token = path("refused", "first-t0ken")
@@ -141,7 +141,7 @@ def refused_token(d: Any) -> None:
     d.silent_about("first-t0ken", "second-t0ken", "third-t0ken")
 
 
-def wrong_token(d: Any) -> None:
+def wrong_token(d: Door) -> None:
     """What is in the file is refused too: nothing is gained by asking again at once."""
     d.tokens = {"good-t0ken"}
     path("wrong", "good-t0ken")
@@ -169,7 +169,7 @@ def wrong_token(d: Any) -> None:
     d.silent_about("good-t0ken", "bad-t0ken")
 
 
-def rotated_token(d: Any) -> None:
+def rotated_token(d: Door) -> None:
     """The old one stays good: only a look at the file now and then finds the new one."""
     d.tokens = {"old", "new"}
     path("rotated", "old")
@@ -185,7 +185,7 @@ def rotated_token(d: Any) -> None:
 # ---- files of certificates ----
 
 
-def rotated_authority(d: Any) -> None:
+def rotated_authority(d: Door) -> None:
     """The server comes back with a certificate of another authority, whose file was replaced before."""
     new = Pki(tempfile.mkdtemp(dir=home))
     with open(pki.ca) as old, open(new.ca) as now:
@@ -197,14 +197,14 @@ def rotated_authority(d: Any) -> None:
     d.leads_on("an authority's file that was replaced counts for the next connection")
 
 
-def certificate(name: str) -> Any:
+def certificate(name: str) -> tuple[str, str]:
     """The leader's files now hold that one."""
     crt, key = pki.sign(name, "/CN=" + name)
     with open(crt) as c, open(key) as k:
         return path(name.split("-")[0] + ".pem", c.read()), path(name.split("-")[0] + "-key.pem", k.read())
 
 
-def refused_certificate(d: Any) -> None:
+def refused_certificate(d: Door) -> None:
     d.tokens, d.names = set(), {"refused-old"}
     crt, key = certificate("refused-old")
     d.lead(**{"client-certificate": crt, "client-key": key})
@@ -219,7 +219,7 @@ def refused_certificate(d: Any) -> None:
     same(d.leader.all("renew_failed"), [], "and nobody has noticed")
 
 
-def rotated_certificate(d: Any) -> None:
+def rotated_certificate(d: Door) -> None:
     d.tokens, d.names = set(), {"rotated-old", "rotated-new"}
     crt, key = certificate("rotated-old")
     d.lead(**{"client-certificate": crt, "client-key": key})
@@ -248,7 +248,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 class Plugin:
     def __init__(self, name: str, **env: Any) -> None:
         self.path = path(name, PLUGIN, 0o755)
-        self.user = {
+        self.user: dict[str, Any] = {
             "exec": {
                 "apiVersion": "client.authentication.k8s.io/v1",
                 "command": self.path,
@@ -257,12 +257,12 @@ class Plugin:
             }
         }
 
-    def runs(self) -> Any:
+    def runs(self) -> int:
         with open(self.path + ".runs") as f:
             return len(f.readlines())
 
 
-def expiring_plugin(d: Any) -> None:
+def expiring_plugin(d: Door) -> None:
     p = Plugin("expiring", SECONDS_LEFT="20")
     began = time.monotonic()
     d.lead(**p.user)
@@ -273,7 +273,7 @@ def expiring_plugin(d: Any) -> None:
     d.leads_on("T78 the term goes on")
 
 
-def expired_plugin(d: Any) -> None:
+def expired_plugin(d: Door) -> None:
     """Its clock is wrong, or ours: what it prints has always expired."""
     p = Plugin("expired", UNTIL="2001-01-01T00:00:00Z")
     began = time.monotonic()
@@ -287,7 +287,7 @@ def expired_plugin(d: Any) -> None:
     d.leads_on("T78 the term goes on")
 
 
-def refused_plugin(d: Any) -> None:
+def refused_plugin(d: Door) -> None:
     d.tokens = {"run-1"}
     p = Plugin("refused-plugin")
     d.lead(**p.user)
@@ -300,7 +300,7 @@ def refused_plugin(d: Any) -> None:
     d.silent_about("run-1", "run-2")
 
 
-def plugin_certificates(d: Any) -> None:
+def plugin_certificates(d: Door) -> None:
     """It prints a certificate with its key, and another one when that expires."""
     d.tokens, d.names = set(), {"plugged-1", "plugged-2"}
     for n in (1, 2):
@@ -326,7 +326,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
 
 
-def two_plugins(d: Any) -> None:
+def two_plugins(d: Door) -> None:
     """Of two contexts, in one process: one plugin ends while the other runs, and so does what it has left behind."""
     go, other = path("patient.go"), Api(pki=pki)
     slow = Plugin("slow", NAME="slow", UNTIL_THERE=go)
@@ -355,7 +355,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
 
 
-def chatty_plugin(d: Any) -> None:
+def chatty_plugin(d: Door) -> None:
     d.lead(**chatty("chatty").user)
     ok(d.renewed_as("bread"), "a plugin that complains of more than a pipe holds is not held up")
     asked = subprocess.run(
@@ -370,7 +370,7 @@ def chatty_plugin(d: Any) -> None:
     note(asked.stderr)
 
 
-def chatty(name: str, **env: Any) -> Any:
+def chatty(name: str, **env: str) -> Plugin:
     p = Plugin(name, **env)
     path(name, CHATTY, 0o755)
     return p
@@ -407,7 +407,7 @@ class Tunnel(http.server.BaseHTTPRequestHandler):
             self.pass_on(self.connection, far)
             back.join()
 
-    def pass_on(self, source: Any, sink: Any) -> None:
+    def pass_on(self, source: socket.socket, sink: socket.socket) -> None:
         try:
             while data := source.recv(65536):
                 sink.sendall(data)
@@ -416,7 +416,7 @@ class Tunnel(http.server.BaseHTTPRequestHandler):
             pass
 
 
-def a_proxy() -> Any:
+def a_proxy() -> tuple[Any, str]:
     server = Tunnels()
     return server, f"127.0.0.1:{server.server_address[1]}"
 
@@ -437,7 +437,7 @@ class Look:
         self.token = self.h and self.h.headers.get("Authorization")
 
 
-def serving(certificate: Any = None) -> Any:
+def serving(certificate: tuple[str, str] | None = None) -> Api:
     a = Api(pki=pki, certificate=certificate)
     a.edit("lock", holderIdentity="x", leaseDurationSeconds=600, renewTime="2099-01-01T00:00:00.000000Z")
     return a
@@ -448,7 +448,7 @@ def kubeconfig(name: str, **parts: Any) -> Any:
     return path(name, json.dumps(parts))
 
 
-def named(kind: Any, name: str, **value: Any) -> Any:
+def named(kind: str, name: str, **value: Any) -> list[dict[str, Any]]:
     return [{"name": name, kind: value}]
 
 

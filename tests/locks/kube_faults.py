@@ -72,7 +72,7 @@ def after(answer: Any) -> Any:
     return fault
 
 
-def writes(name: str = "writes", fields: Any = None) -> None:
+def writes(name: str = "writes", fields: dict[str, Any] | None = None) -> None:
     o = One(name, fields)
     w = o.write(refuse(429, ("Retry-After", "1")))
     ok(
@@ -143,7 +143,7 @@ def releases() -> None:
     writes("releases", FOR)
 
 
-def cut_off(h: Any) -> Any:
+def cut_off(h: Any) -> bool:
     """All of the Lease, but a byte more was promised."""
     lease = json.dumps(api.leases["reads"]).encode()
     h.send_response(200)
@@ -199,11 +199,11 @@ def reads() -> None:
     o.end()
 
 
-def pieces(data: Any, size: Any) -> Any:
+def pieces(data: bytes, size: int) -> list[bytes]:
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
-def event(kind: Any, lease: Any) -> Any:
+def event(kind: str, lease: dict[str, Any]) -> bytes:
     return json.dumps({"type": kind, "object": lease}).encode() + b"\n"
 
 
@@ -223,10 +223,10 @@ def watches() -> None:
     def opened(n: Any) -> Any:
         return wait_for(lambda: len(feed) >= n)
 
-    def begun_at(version: Any, since: Any) -> Any:
+    def begun_at(version: int | str, since: int) -> bool:
         """A watch after the first so many was asked for from this version on."""
 
-        def asked() -> Any:
+        def asked() -> list[str]:
             return [s[1] for s in api.seen if "watch=1" in s[1]][since:]
 
         found = wait_for(lambda: any(f"resourceVersion={version}&" in a for a in asked()))
@@ -234,7 +234,7 @@ def watches() -> None:
             note(f"not {version}: {asked()}")
         return found
 
-    def change(holder: Any) -> Any:
+    def change(holder: str) -> dict[str, Any]:
         lease = json.loads(json.dumps(api.leases["watched"]))
         api.version += 1
         lease["metadata"]["resourceVersion"] = str(api.version)
@@ -242,7 +242,7 @@ def watches() -> None:
         api.leases["watched"] = lease
         return lease
 
-    def see(what: str, holder: Any, send: Any) -> Any:
+    def see(what: str, holder: str, send: Any) -> int:
         before, reads = o.d.count(), len([s for s in api.seen if s[0] == "GET" and "watch=1" not in s[1]])
         send(change(holder))
         ok(o.d.noticed(before), f"watch: {what}: noticed")
@@ -368,10 +368,10 @@ class Streams:
         self.gone.wait(600)
         return True
 
-    def show(self, kind: Any, o: Any) -> None:
+    def show(self, kind: str, o: dict[str, Any]) -> None:
         self.feed[kind].chunk(event("MODIFIED", o))
 
-    def driver(self, name: str, kinds: Any, options: str = "") -> Any:
+    def driver(self, name: str, kinds: int, options: str = "") -> tuple[Any, str]:
         d = Driver()
         opened = d.open(self.api.url(home, name) + options)
         if not opened["ok"]:
@@ -418,7 +418,7 @@ def pair() -> None:
     maps: dict[str, Any] = {}
     s, put, version = Streams(), [], [1000]
 
-    def rule(h: Any) -> Any:
+    def rule(h: Any) -> bool:
         if "/configmaps" not in h.path:
             return False
         name = h.path.split("?")[0].rpartition("/")[2] if h.command != "POST" else h.body["metadata"]["name"]
@@ -461,7 +461,7 @@ def crowd() -> None:
         d.read(name)
         d.do("watch", name)
 
-    def watching(names: Any) -> Any:
+    def watching(names: list[str]) -> list[str]:
         return [n for n in names if d.do("watch", n)["watching"]]
 
     wait_for(lambda: len([s for s in quiet.seen if "watch=1" in s[1]]) == 16)

@@ -46,7 +46,7 @@ class Stage:
         self.candidates.append(c)
         return c
 
-    def leader(self, *options: Any, **kw: Any) -> Any:
+    def leader(self, *options: str, **kw: Any) -> Candidate:
         c = self.join(*options, **kw)
         if not c.wait("became_leader"):
             raise RuntimeError(f"nobody became leader: {c.events}")
@@ -62,18 +62,18 @@ class Stage:
             renewTime="2026-01-01T00:00:00.000000Z",
         )
 
-    def spec(self, name: str = "lock") -> Any:
+    def spec(self, name: str = "lock") -> dict[str, Any]:
         return self.api.leases[name]["spec"]
 
-    def writes(self) -> Any:
+    def writes(self) -> list[tuple[float, str, str, int]]:
         """Of those that took effect."""
         return list(self.api.applied)
 
-    def renewed(self, count: int = 3) -> Any:
+    def renewed(self, count: int = 3) -> bool:
         before = len(self.api.applied)
         return wait_for(lambda: len(self.api.applied) >= before + count)
 
-    def asked(self, method: Any, since: int = 0) -> Any:
+    def asked(self, method: str, since: int = 0) -> list[tuple[Any, ...]]:
         return [s for s in self.api.seen[since:] if s[0] == method and "/leases" in s[1] and "watch=1" not in s[1]]
 
     def watches(self) -> Any:
@@ -84,15 +84,15 @@ class Stage:
             c.stop()
 
 
-def releases(h: Any) -> Any:
+def releases(h: Any) -> bool:
     return h.command == "PUT" and h.body["spec"]["holderIdentity"] == ""
 
 
-def prints(c: Any) -> Any:
+def prints(c: Candidate) -> list[str]:
     return [e["message"] for e in c.all("print")]
 
 
-def conflict(h: Any) -> Any:
+def conflict(h: Any) -> bool:
     h.answer(409, status(409, "Conflict", name="lock"))
     return True
 
@@ -100,7 +100,7 @@ def conflict(h: Any) -> Any:
 # ---- acquire ----
 
 
-def beaten(s: Any) -> None:
+def beaten(s: Stage) -> None:
     tried = []
 
     def rule(h: Any) -> Any:
@@ -120,7 +120,7 @@ def beaten(s: Any) -> None:
     same((s.spec()["leaseTransitions"], len(c.all("became_leader"))), (6, 1), "T13 before it leads, once")
 
 
-def names(s: Any) -> None:
+def names(s: Stage) -> None:
     for name, holder in (("exact", "web_1"), ("case", "WEB_1"), ("space", "web_1 "), ("utf", "web_\u0661")):
         s.held(holder, 600, name=name)
     other = [s.join("--identity", "web_1", "--reclaim", name=n) for n in ("case", "space", "utf")]
@@ -148,7 +148,7 @@ def durations(s: Any) -> None:
     same(most.all("became_leader"), [], "T16 the longest has not")
 
 
-def future(s: Any) -> None:
+def future(s: Stage) -> None:
     """The record's times are those of a clock that is years ahead."""
     s.held("X", 3)
     s.api.edit("lock", acquireTime="2090-01-01T00:00:00.000000Z", renewTime="2090-01-01T00:00:00.000000Z")
@@ -162,7 +162,7 @@ def future(s: Any) -> None:
     ok(s.spec()["renewTime"] < "2090", "T08 and taken with our own times")
 
 
-def deleted_meanwhile(s: Any) -> None:
+def deleted_meanwhile(s: Stage) -> None:
     """A standby waits for a holder whose Lease is deleted: the holder may not know yet."""
     s.held("X", 12)
     b = s.join(times=timing("4s", renew="2s", retry="500ms", stop_grace="500ms", kill="500ms", drift="500ms"))
@@ -176,11 +176,11 @@ def deleted_meanwhile(s: Any) -> None:
     ok(when - deleted >= 11.9, f"T73 when it has waited out the lease that was there ({when - deleted:.1f} s of 12)")
 
 
-def begun_anew(s: Any) -> None:
+def begun_anew(s: Stage) -> None:
     """While a standby waits its watch is told twice that it is too old: inside the stream, and by a status."""
     told = []
 
-    def gone(h: Any) -> Any:
+    def gone(h: Any) -> bool:
         h.begin()
         time.sleep(10)
         told.append(time.monotonic())
@@ -188,7 +188,7 @@ def begun_anew(s: Any) -> None:
         h.end()
         return True
 
-    def too_old(h: Any) -> Any:
+    def too_old(h: Any) -> bool:
         told.append(time.monotonic())
         h.answer(410, status(410, "Expired"))
         return True
@@ -209,7 +209,7 @@ def begun_anew(s: Any) -> None:
     )
 
 
-def storm(s: Any) -> None:
+def storm(s: Stage) -> None:
     """Whatever is written, somebody has just changed the object."""
     edits: list[float] = []
     met: list[bool] = []
@@ -242,7 +242,7 @@ def storm(s: Any) -> None:
     )
 
 
-def resource(s: Any) -> None:
+def resource(s: Stage) -> None:
     """By kube-controller-manager's names of options, where no lock is named. The namespace: the context's."""
     config = s.api.url(home, "lock").split("kubeconfig=")[1]
     asked = []
@@ -260,7 +260,7 @@ def resource(s: Any) -> None:
         s.candidates.append(c)
         return c
 
-    def objects() -> Any:
+    def objects() -> set[str]:
         """What has been asked for, besides what those who lead say and watch, and what keeps a connection open."""
         return {
             x[1].split("?")[0]
@@ -304,7 +304,7 @@ def resource(s: Any) -> None:
 # ---- renew ----
 
 
-def long_trouble(s: Any) -> None:
+def long_trouble(s: Stage) -> None:
     """For a while every write is answered 500, and none is done. There is nobody else."""
     failing: list[Any] = []
 
@@ -330,7 +330,7 @@ def long_trouble(s: Any) -> None:
     )
 
 
-def lost_once(s: Any) -> None:
+def lost_once(s: Stage) -> None:
     """A renewal goes under with its connection, and was not applied."""
     armed: list[bool] = []
     lost: list[Any] = []
@@ -355,7 +355,7 @@ def lost_once(s: Any) -> None:
     gate.set()
 
 
-def all_fail(s: Any, how: str) -> None:
+def all_fail(s: Stage, how: str) -> None:
     """R is 3 s, and others have to wait 30."""
     times = timing("30s", renew="3s", retry="500ms", stop_grace="1s", kill="1s", drift="25s")
     failing: list[bool] = []
@@ -382,7 +382,7 @@ def all_fail(s: Any, how: str) -> None:
     note(f"{how}: {e and e['seen'] - last:.2f} s after it, R is 3 s")
 
 
-def crowded(s: Any) -> None:
+def crowded(s: Stage) -> None:
     """The process's other requests hang, its Events, its script's."""
     gate, hung = threading.Event(), []
 
@@ -411,7 +411,7 @@ def crowded(s: Any) -> None:
 # ---- release ----
 
 
-def release_conflict(s: Any) -> None:
+def release_conflict(s: Stage) -> None:
     """Something else was written between the look and the release: before the term's first renewal, while the record
     has no token in it."""
     met: list[int] = []
@@ -434,7 +434,7 @@ def release_conflict(s: Any) -> None:
     )
 
 
-def release_stolen(s: Any) -> None:
+def release_stolen(s: Stage) -> None:
     """Another has taken the Lease, and no watch has shown it, when the release arrives."""
     since: list[int] = []
 
@@ -459,7 +459,7 @@ def release_stolen(s: Any) -> None:
     )
 
 
-def release_missing(s: Any) -> None:
+def release_missing(s: Stage) -> None:
     met: list[int] = []
 
     def rule(h: Any) -> Any:
@@ -477,7 +477,7 @@ def release_missing(s: Any) -> None:
     same((s.asked("POST", met[0]), s.api.leases), ([], {}), "T40 and makes none")
 
 
-def in_flight(s: Any) -> None:
+def in_flight(s: Stage) -> None:
     """A renewal is at the server when the stop comes."""
     armed: list[bool] = []
     held: list[Any] = []
@@ -505,7 +505,7 @@ def in_flight(s: Any) -> None:
     same((puts[-1], s.writes()[-1][2]), (gone[-1], ""), "T41 and is the last thing the server hears of it")
 
 
-def worked(s: Any) -> None:
+def worked(s: Stage) -> None:
     """The term's work takes its time to stop; or would never stop."""
     busy, go, done_ = (os.path.join(home, f"{w}-{s.api.port}") for w in ("busy", "go", "done"))
     at_release = []
@@ -527,7 +527,7 @@ def worked(s: Any) -> None:
     same((c.leave(), at_release), (0, [True]), "T42 and released when it is done")
 
 
-def never_done(s: Any) -> None:
+def never_done(s: Stage) -> None:
     pid = os.path.join(home, f"pid-{s.api.port}")
     living = []
 
@@ -548,7 +548,7 @@ def never_done(s: Any) -> None:
     same(living, [False], "T42 what is not done after the shutdown grace is killed, and then the Lease released")
 
 
-def twice_told(s: Any) -> None:
+def twice_told(s: Stage) -> None:
     met, gate = [], threading.Event()
 
     def rule(h: Any) -> Any:
@@ -569,7 +569,7 @@ def twice_told(s: Any) -> None:
     gate.set()
 
 
-def announced(s: Any) -> None:
+def announced(s: Stage) -> None:
     """What others are told of a term, which costs the server as much as a write."""
     hang: list[bool] = []
     gate = threading.Event()
@@ -590,7 +590,7 @@ def announced(s: Any) -> None:
     gate.set()
 
 
-def kept(s: Any) -> None:
+def kept(s: Stage) -> None:
     c = s.leader("--no-release", "--identity", "me")
     s.held("other", 600, name="foreign")
     b = s.join(name="foreign")
@@ -611,7 +611,7 @@ def kept(s: Any) -> None:
 # ---- callbacks ----
 
 
-def paired(s: Any) -> None:
+def paired(s: Stage) -> None:
     c = s.join(
         script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then "
         "t:resign(0.1) end end; "
@@ -626,7 +626,7 @@ def paired(s: Any) -> None:
     same(t, sorted(set(t)), "T53 tokens grow when the same process leads again")
 
 
-def told(s: Any) -> None:
+def told(s: Stage) -> None:
     s.held("X", 600)
     c = s.join(
         "--identity",
@@ -646,7 +646,7 @@ def told(s: Any) -> None:
     same(prints(c), ["new X", "new Y", "new me self"], "T48 in order, each once, itself too, never nobody")
 
 
-def blocked(s: Any) -> None:
+def blocked(s: Stage) -> None:
     """Lua never returns to the loop, and the elector is stopped, so that nobody tells it."""
     times = timing("60s", renew="3s", retry="500ms", stop_grace="20s", kill="2s", drift="30s")
     over = os.path.join(home, f"over-{s.api.port}")
@@ -662,7 +662,7 @@ def blocked(s: Any) -> None:
     )
 
 
-def raised(s: Any) -> None:
+def raised(s: Stage) -> None:
     c = s.join(
         script="on_leading = function() error('no bread') end; on_stopped = function(t, why) print('stop ' .. why) end"
     )
@@ -676,7 +676,7 @@ def raised(s: Any) -> None:
     )
 
 
-def watched(s: Any) -> None:
+def watched(s: Stage) -> None:
     """What probes and Prometheus see."""
     a = s.leader("--listen", "127.0.0.1:0")
 
@@ -725,7 +725,7 @@ def watched(s: Any) -> None:
 # ---- clocks ----
 
 
-def shimmed(s: Any, who: Any, variable: Any, **kw: Any) -> Any:
+def shimmed(s: Stage, who: str, variable: str, **kw: Any) -> tuple[Any, Any]:
     path = os.path.join(home, f"{variable}-{who}-{s.api.port}")
 
     def set_(seconds: float) -> None:
@@ -737,7 +737,7 @@ def shimmed(s: Any, who: Any, variable: Any, **kw: Any) -> Any:
     return c, set_
 
 
-def wall_clocks(s: Any) -> None:
+def wall_clocks(s: Stage) -> None:
     hour, year = 3600, 31_557_600
     a, set_a = shimmed(s, "a", "SHIM_CLOCK")
     a.wait("became_leader")
@@ -759,7 +759,7 @@ def wall_clocks(s: Any) -> None:
     ok(e and e["token"] > token, "T56 and follows, ten years back, with a larger token")
 
 
-def suspended(s: Any) -> None:
+def suspended(s: Stage) -> None:
     """The clock that counts suspend has jumped by more than a lease; the others have not."""
     long = timing("600s", renew="400s", retry="1s")
     over = os.path.join(home, f"woken-{s.api.port}")
@@ -789,7 +789,7 @@ def suspended(s: Any) -> None:
 # ---- watches ----
 
 
-def deaf(s: Any) -> None:
+def deaf(s: Stage) -> None:
     """The watch's connection is open and shows nothing; whoever holds the Lease renews."""
     beaten_ = []
 

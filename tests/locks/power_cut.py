@@ -65,7 +65,7 @@ def on_disk() -> Any:
 # ---- the log ----
 
 
-def text(hexed: Any) -> Any:
+def text(hexed: str) -> str:
     return bytes.fromhex(hexed.replace("\\x", "")).decode("utf-8", "surrogateescape")
 
 
@@ -84,7 +84,7 @@ def lines(path: str) -> Iterator[Any]:
                 yield line
 
 
-def steps(path: str, home: Any) -> Iterator[Any]:
+def steps(path: str, home: str) -> Iterator[Any]:
     """(what, arguments) for all that concerns the directory; ("said", record) for every term that was reported."""
     for line in lines(path):
         m = LINE.match(line)
@@ -194,7 +194,7 @@ class Versions(Disk):
         else:
             super().step(what, arguments)
 
-    def after(self, count: int) -> Any:
+    def after(self, count: int) -> dict[str, Any]:
         names = dict(self.names)
         for name, file in self.changes[:count]:
             names[name] = file
@@ -208,7 +208,7 @@ class Versions(Disk):
         return found
 
 
-def complaint(content: Any, said: Any) -> Any:
+def complaint(content: bytes | None, said: list[dict[str, Any]]) -> str | None:
     """What is wrong with a disk that shows this, after those terms were reported."""
     if content is None:
         return "the record is gone" if said else None
@@ -222,7 +222,7 @@ def complaint(content: Any, said: Any) -> Any:
     return None if record.get("holderIdentity") or record.get("previousHolder") else "no holder"
 
 
-def cuts(log: Any, home: Any, kind: Any, ignore: Any = lambda what, arguments: False) -> Any:
+def cuts(log: list[Any], home: str, kind: Any, ignore: Any = lambda what, arguments: False) -> tuple[Any, Any, Any]:
     """Every (content, tokens reported before it) that may be found, and what is wrong with it."""
     disk, found, wrong, count = kind(home + "/lock"), set(), [], 0
     for what, arguments in log:
@@ -241,7 +241,7 @@ def cuts(log: Any, home: Any, kind: Any, ignore: Any = lambda what, arguments: F
 # ---- the test ----
 
 
-def current(lock: str) -> Any:
+def current(lock: str) -> str:
     if not os.path.isdir(lock):
         with open(lock) as f:
             return f.read()
@@ -249,7 +249,7 @@ def current(lock: str) -> Any:
         return f.read()
 
 
-def record_life(home: Any, log: Any, option: Any) -> Any:
+def record_life(home: str, log: str, option: str) -> int:
     """A life with everything in it that writes."""
     trace = ["strace", "--quiet=all", "-f", "-y", "-xx", "-s", "300000", "-o", log, "-e", "trace=" + ",".join(CALLS)]
     c = Candidate(
@@ -263,13 +263,13 @@ def record_life(home: Any, log: Any, option: Any) -> Any:
         options=STEADY,
     )
 
-    def elector() -> Any:
+    def elector() -> int:
         return wait_for(lambda: children(c.pid))[0]
 
-    def renewed(times: Any) -> None:
+    def renewed(times: int) -> None:
         seen = set()
 
-        def enough() -> Any:
+        def enough() -> bool:
             seen.add(current(home + "/lock"))
             return len(seen) > times
 
@@ -288,7 +288,7 @@ def record_life(home: Any, log: Any, option: Any) -> Any:
     return len(c.all("became_leader"))
 
 
-def replay(found: Any, directory: str, option: Any) -> Any:
+def replay(found: set[Any], directory: str, option: str) -> tuple[int, int]:
     """Each state as a directory of its own, which real commands read, and in which somebody leads next."""
     unread, nexts = 0, []
     for number, (content, newest) in enumerate(sorted(found, key=lambda f: (f[0] or b"", f[1]))):
@@ -316,7 +316,7 @@ def replay(found: Any, directory: str, option: Any) -> Any:
     return unread, sum(int(p.communicate(timeout=PATIENCE)[0] or 0) <= newest for newest, p in nexts)
 
 
-def cut(what: str, option: Any, kind: Any, replaces: Any) -> None:
+def cut(what: str, option: str, kind: Any, replaces: str) -> None:
     home = on_disk()
     if not home:
         skip("a power cut", "every file system here is in memory")

@@ -28,7 +28,7 @@ def as_user(uid: Any) -> Any:
     return [] if uid is None else ["setpriv", f"--reuid={uid}", f"--regid={GROUP}", "--clear-groups"]
 
 
-def shared_directory() -> Any:
+def shared_directory() -> str:
     d = tempfile.mkdtemp(prefix="lunarch-race-", dir="/var/tmp")
     if os.geteuid() == 0:
         os.chown(d, 0, GROUP)
@@ -65,7 +65,7 @@ def contend(d: Any, wait: Any, option: Any) -> Any:
     return [p.returncode for p in running], errors
 
 
-def read(path: str) -> Any:
+def read(path: str) -> list[str]:
     try:
         with open(path) as f:
             return f.read().split("\n")[:-1]
@@ -73,7 +73,7 @@ def read(path: str) -> Any:
         return []
 
 
-def everyone_in_turn(d: Any, option: Any, rounds: Any) -> None:
+def everyone_in_turn(d: str, option: str, rounds: int) -> None:
     for _ in range(rounds):
         statuses, errors = contend(d, [], option)
         if set(statuses) != {0}:
@@ -90,7 +90,7 @@ def everyone_in_turn(d: Any, option: Any, rounds: Any) -> None:
     same(read(d + "/together"), [], "and nobody else in the room")
 
 
-def one_winner(d: Any, option: Any) -> None:
+def one_winner(d: str, option: str) -> None:
     """With -n nobody waits: of those that start together while it is held, nobody gets it."""
     before = len(read(d + "/won"))
     holder = Candidate(
@@ -113,7 +113,7 @@ def one_winner(d: Any, option: Any) -> None:
     same(left, [], "no temporary file is left")
 
 
-def race(option: Any, rounds: Any) -> None:
+def race(option: str, rounds: int) -> None:
     d = shared_directory()
     everyone_in_turn(d, option, rounds)
     one_winner(d, option)

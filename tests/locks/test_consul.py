@@ -35,7 +35,7 @@ def opened(url: str, **env: Any) -> Driver:
     return d
 
 
-def text_of(result: Any) -> str:
+def text_of(result: dict[str, Any]) -> str:
     return str(result.get("err", {}).get("text", ""))
 
 
@@ -83,7 +83,7 @@ class Fake:
         self.server.server_close()
 
 
-def entry(rec: Any, index: int, key: str = "k", **more: Any) -> bytes:
+def entry(rec: dict[str, Any], index: int, key: str = "k", **more: str) -> bytes:
     value = base64.b64encode(json.dumps(rec).encode()).decode()
     return json.dumps([{"Key": key, "Value": value, "ModifyIndex": index, "Flags": 0, **more}]).encode()
 
@@ -151,7 +151,7 @@ class Indexed:
             self.index, self.rec = index, rec
             self.change.notify_all()
 
-    def __call__(self, query: Any, _body: Any) -> Any:
+    def __call__(self, query: dict[str, list[str]], _body: bytes) -> tuple[int, dict[str, str], bytes]:
         with self.change:
             if "index" in query:
                 asked = int(query["index"][0])
@@ -424,7 +424,7 @@ def leader_stops() -> None:
         assert leads
         getattr(leads, hurt)()
 
-        def written() -> Any:
+        def written() -> dict[str, Any]:
             return d.write(record(hurt), tried(lambda: d.read(), "ok").get("version", ""))
 
         w = tried(written, "ok")
@@ -467,7 +467,7 @@ def peer() -> None:
     server, where = Server(), scratch()
     out, stop = os.path.join(where, "out"), os.path.join(where, "stop")
 
-    def holder(name: str) -> Any:
+    def holder(name: str) -> subprocess.Popen[Any]:
         job = f"(while [ ! -e {stop} ]; do echo {name} >> {out}; sleep 0.1; done) & wait"
         at = f"-http-addr=http://127.0.0.1:{server.port}"
         null = subprocess.DEVNULL

@@ -97,7 +97,7 @@ def guarded() -> None:
     refused(file(), "writable by everybody", "mode 0666", "everybody", "chmod go-w", prepare=mode(0o666))
     refused(file(), "writable by its group", "mode 0664", "its group", "chmod go-w", prepare=mode(0o664))
 
-    def fifo(d: Any) -> None:
+    def fifo(d: Driver) -> None:
         os.unlink(d.path)
         os.mkfifo(d.path)
 
@@ -305,7 +305,7 @@ def said() -> None:
         ok(title.startswith(b"lunarch: lock lock\0") and secret.encode() not in title, "said: ps shows its name", title)
 
 
-def cut(ask: Any) -> Any:
+def cut(ask: Any) -> dict[str, Any]:
     """The answer to what ask(seconds) begins and its deadline ends. What reaches the driver when its deadline has
     passed, on a busy machine, is not begun and has failed: then once more, with twice the time."""
     within = 0.3

@@ -31,7 +31,7 @@ SECRET = "ge/he:im @1"
 where = scratch()
 
 
-def trial(url: str, within: int = 8000) -> Any:
+def trial(url: str, within: int = 8000) -> tuple[str, str, str]:
     """One read by a process of its own: its result and its lock's name; or why it cannot be opened."""
     d = Driver()
     opened = d.open(url)
@@ -43,7 +43,7 @@ def trial(url: str, within: int = 8000) -> Any:
     return result["outcome"], text, opened.get("url", "")
 
 
-def refused(url: str, outcomes: Any, pattern: Any, what: str, within: int = 8000) -> None:
+def refused(url: str, outcomes: list[str], pattern: str, what: str, within: int = 8000) -> None:
     outcome, text, shown = trial(url, within)
     good = (
         outcome in outcomes
@@ -62,7 +62,7 @@ def certificates() -> None:
     """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for
     tokens."""
 
-    def openssl(*args: Any) -> None:
+    def openssl(*args: str) -> None:
         subprocess.run(["openssl", *args], cwd=where, check=True, capture_output=True)
 
     openssl("genrsa", "-out", "jwt.key", "2048")
@@ -125,7 +125,7 @@ def certificates() -> None:
         )
 
 
-def file(name: str) -> Any:
+def file(name: str) -> str:
     return os.path.join(where, name)
 
 
@@ -301,7 +301,7 @@ class TlsEtcd(servers.Etcd):
         self.metrics = servers.free_port()
         super().__init__(options=options)
 
-    def command(self) -> Any:
+    def command(self) -> list[str]:
         line = [a.replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for a in super().command()]
         return [
             *line,
@@ -313,7 +313,7 @@ class TlsEtcd(servers.Etcd):
             f"http://127.0.0.1:{self.metrics}",
         ]
 
-    def ready(self) -> Any:
+    def ready(self) -> bool:
         return '"health":"true"' in servers.ask(self.metrics, "GET /health HTTP/1.0\r\n\r\n")
 
 
@@ -487,7 +487,7 @@ def leads(member: Any) -> Any:
         return False
 
 
-def leader_loss(members: Any, key: str, d: Driver, w: Any) -> None:
+def leader_loss(members: list[Any], key: str, d: Driver, w: dict[str, Any]) -> None:
     leader = wait_for(lambda: [m for m in members if leads(m)])[0]
     version, wrong, killed = w["version"], 0, time.monotonic()
     leader.kill()
@@ -515,7 +515,7 @@ def leader_loss(members: Any, key: str, d: Driver, w: Any) -> None:
     leader.start()
 
 
-def minority(members: Any, d: Driver) -> None:
+def minority(members: list[Any], d: Driver) -> None:
     """Two of three gone: nothing can be read or written, and nothing pretends to."""
     for m in members[1:]:
         m.pause()
@@ -540,7 +540,7 @@ def metric(server: Any, name: str) -> Any:
     return sum(map(float, found))
 
 
-def handled(server: Any, method: Any) -> Any:
+def handled(server: Etcd, method: str) -> float:
     return metric(server, r'grpc_server_handled_total\{grpc_code="OK",grpc_method="' + method + '"')
 
 
@@ -585,7 +585,7 @@ def costs() -> None:
         led = c.wait("became_leader")
         time.sleep(1)
 
-        def count() -> Any:
+        def count() -> tuple[float, float]:
             """Writes; questions that were none."""
             puts = metric(server, "etcd_mvcc_put_total")
             return puts, handled(server, "Txn") + handled(server, "Range") - puts
@@ -628,7 +628,7 @@ def elections() -> None:
         b = Candidate("--lock", url, "--identity", "b", "--address", "10.0.0.2:1", "-e", LEAD)
         b.wait("new_leader")
 
-        def out(*args: Any) -> Any:
+        def out(*args: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run([LUNARCH, *args, "--lock", url], capture_output=True, text=True, timeout=60)
 
         same(out("leader").stdout.strip(), "10.0.0.1:1", "elections: `lunarch leader` prints the address")
@@ -878,7 +878,7 @@ def nothing_is_taken_over() -> None:
 # ---- what is not etcd ----
 
 
-def page(status: int, body: bytes) -> Any:
+def page(status: int, body: bytes) -> tuple[Any, str, str]:
     """What a web server, or a proxy that speaks no HTTP/2, says to whoever speaks it."""
     s, url = talker(b"HTTP/1.1 %d Reason\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body))
     return s, url.replace("etcd://", "etcd://me:geheim@"), url
@@ -1019,7 +1019,7 @@ def between_two() -> None:
     second.close()
 
 
-def talker(text: bytes) -> Any:
+def talker(text: bytes) -> tuple[Any, str]:
     s = socket.socket()
     s.bind(("127.0.0.1", 0))
     s.listen(50)

@@ -34,7 +34,7 @@ class Node:
         return int(self.store.nodes[self.number].state(name))
 
 
-def text_of(result: Any) -> str:
+def text_of(result: dict[str, Any]) -> str:
     return str(result.get("err", {}).get("text", ""))
 
 

@@ -22,19 +22,19 @@ MOST_MB = (
 PID = 4242
 
 
-def message(kind: Any, body: bytes = b"") -> Any:
+def message(kind: bytes, body: bytes = b"") -> bytes:
     return kind + struct.pack(">i", len(body) + 4) + body
 
 
-def texts(*all: Any) -> Any:
+def texts(*all: str) -> bytes:
     return b"".join(t.encode() + b"\0" for t in all)
 
 
-def columns(count: int) -> Any:
+def columns(count: int) -> bytes:
     return message(b"T", struct.pack(">h", count) + (b"c\0" + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0)) * count)
 
 
-def row(*values: Any) -> Any:
+def row(*values: bytes) -> bytes:
     return message(b"D", struct.pack(">h", len(values)) + b"".join(struct.pack(">i", len(v)) + v for v in values))
 
 
@@ -42,16 +42,16 @@ READY = message(b"Z", b"I")
 BOUND = message(b"1") + message(b"2")
 
 
-def result(*values: Any) -> Any:
+def result(*values: bytes) -> bytes:
     return BOUND + columns(len(values)) + row(*values) + message(b"C", texts("SELECT 1"))
 
 
-def for_ever(piece: Any) -> Iterator[Any]:
+def for_ever(piece: bytes) -> Iterator[Any]:
     while True:
         yield piece
 
 
-def giant(kind: Any, size: Any, head: bytes = b"") -> Iterator[Any]:
+def giant(kind: bytes, size: int, head: bytes = b"") -> Iterator[Any]:
     """A message of that size, as fast as it is taken."""
     yield kind + struct.pack(">i", size) + head
     yield from for_ever(b"x" * (1 << 20))
@@ -71,7 +71,7 @@ class Hostile:
         while True:
             threading.Thread(target=self.serve, args=(self.listening.accept()[0],), daemon=True).start()
 
-    def serve(self, s: Any) -> None:
+    def serve(self, s: socket.socket) -> None:
         try:
             f = s.makefile("rb")
             while True:
@@ -123,7 +123,7 @@ class Hostile:
                 statements = []
 
     @staticmethod
-    def last_parameter(bind: Any) -> Any:
+    def last_parameter(bind: bytes) -> bytes:
         rest = bind.split(b"\0", 2)[2]
         at = 2 + 2 * struct.unpack(">h", rest[:2])[0]
         count, at, value = struct.unpack(">h", rest[at : at + 2])[0], at + 2, b""
@@ -149,14 +149,14 @@ class Hostile:
         return out + READY
 
 
-def settings(stamp: Any) -> Any:
+def settings(stamp: bytes) -> bytes:
     return result(b"1", b"1", b"on", stamp)
 
 
 def iterations(count: int) -> Any:
     """SCRAM's first message from the server (RFC 5802): how often the password is to be hashed."""
 
-    def login(s: Any, f: Any) -> Any:
+    def login(s: socket.socket, f: Any) -> bytes:
         s.sendall(message(b"R", struct.pack(">i", 10) + b"SCRAM-SHA-256\0\0"))
         f.read(1)
         first = f.read(struct.unpack(">i", f.read(4))[0] - 4)
@@ -168,18 +168,18 @@ def iterations(count: int) -> Any:
     return login
 
 
-def many_settings(s: Any, f: Any) -> Iterator[Any]:
+def many_settings(s: socket.socket, f: Any) -> Iterator[Any]:
     yield message(b"R", struct.pack(">i", 0))
     for i in range(10**9):
         yield b"".join(message(b"S", texts(f"setting{i}-{j}", "v" * 100)) for j in range(100))
 
 
-def peak_mb(pid: int) -> Any:
+def peak_mb(pid: int) -> int:
     with open(f"/proc/{pid}/status") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) // 1024
 
 
-def stands(what: str, server: Any, write: bool = False, outcomes: Any = ("failed",)) -> None:
+def stands(what: str, server: Hostile, write: bool = False, outcomes: tuple[Any, ...] = ("failed",)) -> None:
     d = Driver({"PGPASSWORD": "secret", "PGSSLMODE": "disable"})
     d.open(f"postgres://luna@127.0.0.1:{server.port}/postgres?table=a.b#x")
     try:
@@ -243,7 +243,7 @@ def lengths() -> None:
     stands("answers without a question", Hostile(answer=lambda stamp: for_ever(READY * 1000)))
 
 
-def chained(head: Any, rest: Any) -> Iterator[Any]:
+def chained(head: bytes, rest: Any) -> Iterator[Any]:
     yield head
     yield from rest
 

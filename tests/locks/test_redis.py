@@ -27,7 +27,7 @@ from tests.lib.tap import at_once, done, note, ok, same, skip
 SHORT = 3000  # ms; for operations that are to fail soon
 
 
-def term(holder: str = "a", lease_ms: int = 1000, **fields: Any) -> Any:
+def term(holder: str = "a", lease_ms: int = 1000, **fields: Any) -> dict[str, Any]:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
 
@@ -45,7 +45,7 @@ def acquire(d: Driver, rec: Any, version: Any, **more: Any) -> Any:
     return tried(lambda: d.write(rec, version, **more))
 
 
-def clocked(server: Any, seconds: float) -> Any:
+def clocked(server: Redis, seconds: float) -> Any:
     """From its next start its clock is off by so much; returns what sets it anew while it runs."""
     shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
     shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
@@ -53,14 +53,14 @@ def clocked(server: Any, seconds: float) -> Any:
         f.write(struct.pack("q", seconds * 10**9))
     server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
-    def step(to: Any) -> None:
+    def step(to: int) -> None:
         with open(clock, "r+b") as f:
             f.write(struct.pack("q", to * 10**9))
 
     return step
 
 
-def info(server: Any, name: str) -> Any:
+def info(server: Redis, name: str) -> str:
     return next(
         (
             line.split(":", 1)[1].strip()
@@ -71,18 +71,18 @@ def info(server: Any, name: str) -> Any:
     )
 
 
-def pair(**more: Any) -> Any:
+def pair(**more: Any) -> tuple[Any, Any]:
     """A primary, and a replica that has its data."""
     first = Redis()
     second = Redis(replica_of=first, **more)
     return first, second
 
 
-def follows(server: Any) -> Any:
+def follows(server: Redis) -> bool:
     return wait_for(lambda: "master_link_status:up" in server.cli("INFO", "replication"))
 
 
-def told(result: Any, *said: Any, outcome: Any = ("failed",)) -> Any:
+def told(result: dict[str, Any], *said: str, outcome: Any = ("failed",)) -> bool:
     good = result["outcome"] in outcome and any(s in result["err"]["text"] for s in said)
     if not good:
         note(result)
@@ -90,7 +90,12 @@ def told(result: Any, *said: Any, outcome: Any = ("failed",)) -> Any:
 
 
 def trouble(
-    url: str, what: str, said: Any, outcome: Any = ("failed", "refused"), secret: Any = None, env: Any = None
+    url: str,
+    what: str,
+    said: list[str],
+    outcome: tuple[Any, ...] = ("failed", "refused"),
+    secret: str | None = None,
+    env: Any = None,
 ) -> None:
     d = opened(url, **(env or {}))
     r = d.read(within=SHORT)
@@ -168,7 +173,7 @@ RIGHTS = [
 ]
 
 
-def rights(server: Any, secret: Any) -> None:
+def rights(server: Redis, secret: str) -> None:
     """The ones that docs/locks.md lists are enough, and each that is missing is told or done without."""
     at = f"127.0.0.1:{server.port}"
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
@@ -178,7 +183,7 @@ def rights(server: Any, secret: Any) -> None:
         )
         ok(line in f.read(), "rights: docs/locks.md has this line")
 
-    def user(name: str, *words: Any) -> None:
+    def user(name: str, *words: str) -> None:
         server.cli("ACL", "SETUSER", name, "reset", "on", ">pw", *words, password=secret)
 
     user("whole", "~x", "~{x}:lunarch", "&{x}:changed", *RIGHTS)
@@ -303,7 +308,7 @@ class TlsRedis(Redis):
             "no",
         ]
 
-    def ready(self) -> Any:
+    def ready(self) -> bool:
         return self.cli(*self.speaks, "PING") == "PONG"
 
 
@@ -349,7 +354,7 @@ def tokens() -> None:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
 
-        def next_term(version: Any, what: str, **more: Any) -> Any:
+        def next_term(version: str, what: str, **more: int) -> dict[str, Any]:
             w = acquire(d, term(), version, **more)
             if not w or w["outcome"] != "ok":
                 note(w)
@@ -445,7 +450,7 @@ def failover() -> None:
         )
         began = time.monotonic()
 
-        def doubted(x: Any, who: Any) -> Any:
+        def doubted(x: Driver, who: str) -> bool:
             n = x.write(term(who), r["version"])
             return n["outcome"] == "failed" and "promoted" in n["err"]["text"]
 
@@ -646,7 +651,7 @@ def braces() -> None:
         e = opened(second.url("jobs"))
         e.open(second.url("jobs"), lock="jobs"), e.open(second.url("%7Bjobs%7D"), lock="{jobs}")
 
-        def acquire_one(n: Any) -> Any:
+        def acquire_one(n: Any) -> dict[str, Any]:
             return e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
 
         ok(told(acquire_one("jobs"), "promoted"), "braces: after a failover jobs is in doubt")
@@ -742,7 +747,7 @@ def survives() -> None:
         w = e.write(record("b", leaseDurationMs=1000), r["version"])
         same(w["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
 
-        def renewed() -> Any:
+        def renewed() -> bool:
             nonlocal w
             w = e.write(record("b", leaseDurationMs=1000), w["version"])
             return second.cli("HGET", "{s}:lunarch", "doubt") == ""
@@ -846,7 +851,7 @@ def together() -> None:
 def cluster(masters: int) -> list[Any]:
     """A whole one, and a replica of its first server at the end."""
 
-    def node() -> Any:
+    def node() -> Redis:
         return Redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000")
 
     nodes = [node() for _ in range(masters + 1)]
@@ -870,7 +875,7 @@ def moved() -> None:
     key = next(k for k in map(str, range(99)) if int(first.cli("CLUSTER", "KEYSLOT", k)) < 16384 // 3)
     slot = first.cli("CLUSTER", "KEYSLOT", key)
 
-    def at(*named: Any) -> str:
+    def at(*named: Redis) -> str:
         return f"redis://{','.join(f'127.0.0.1:{s.port}' for s in named)}/0/{key}"
 
     def leads(x: Any, what: str) -> None:
@@ -956,7 +961,7 @@ def quiet() -> None:
         w = d.write(record("a"), "")
         e.noticed(1)
 
-        def calls() -> Any:
+        def calls() -> int:
             return int(server.cli("INFO", "commandstats").split("cmdstat_evalsha:calls=")[1].split(",")[0])
 
         before, told = calls(), d.count()
@@ -1006,10 +1011,10 @@ def listing() -> None:
             x.end()
 
 
-def hears(x: Any, other: Any, what: str) -> None:
+def hears(x: Driver, other: Driver, what: str) -> None:
     """x is told of what the other one writes."""
 
-    def told_of() -> Any:
+    def told_of() -> bool:
         before = x.count()
         w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
         return w["outcome"] == "ok" and x.noticed(before, patience=1)

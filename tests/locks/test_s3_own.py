@@ -37,7 +37,7 @@ def opened(server: Any, env: Any = None, bucket: str = "bucket", **options: str)
     return d
 
 
-def told(answer: Any, outcome: str, *said: str) -> bool:
+def told(answer: dict[str, Any], outcome: str, *said: str) -> bool:
     good = answer["outcome"] == outcome and all(s in answer["text"] for s in said)
     if not good:
         note(f"{answer}, not {outcome} {said}")
@@ -56,7 +56,7 @@ def json_keys(key: str, secret: str, token: str | None, left: float = 3600) -> b
 # ---- where credentials come from ----
 
 
-def works(what: str, s3: Any, env: Any, key: str = "AKtest", **options: str) -> None:
+def works(what: str, s3: FakeS3, env: dict[str, str], key: str = "AKtest", **options: str) -> None:
     with opened(s3, env, **options) as d:
         w = d.write(record(), key=f"c-{uuid.uuid4().hex[:8]}")
         if not ok(w["outcome"] == "ok" and s3.asked[-1].key == key, f"credentials: {what}"):
@@ -81,7 +81,7 @@ def credentials() -> None:
         nobody(s3, home)
 
 
-def files(s3: Any, home: str) -> None:
+def files(s3: FakeS3, home: str) -> None:
     os.makedirs(f"{home}/.aws")
     with open(f"{home}/.aws/credentials", "w") as f:
         f.write("[default]\naws_access_key_id = AKfile\naws_secret_access_key = in a file\n\n")
@@ -115,7 +115,7 @@ def files(s3: Any, home: str) -> None:
         ok(told(d.read(), "refused", "nobody's", "neither"), "credentials: a profile that is nowhere is told")
 
 
-def configured(s3: Any, home: str) -> None:
+def configured(s3: FakeS3, home: str) -> None:
     """Where the profile says that S3 is. The order: tests/locks/test_s3.py, beside Amazon's own library."""
     with open(f"{home}/.aws/config", "a") as f:
         f.write(f"[profile near]\nendpoint_url = {s3.url}\n")
@@ -126,7 +126,7 @@ def configured(s3: Any, home: str) -> None:
         f.write(f"[profile host]\nendpoint_url = http://localhost:{s3.port}\ns3 =\n    addressing_style = virtual\n")
         f.write("[profile lost]\nservices = nowhere\n[profile odd]\nendpoint_url = localhost:9000\n")
 
-    def at(profile: str) -> Any:
+    def at(profile: str) -> tuple[Any, dict[str, Any]]:
         d = Driver(env={**NONE, **KEYS, "HOME": home, "AWS_PROFILE": profile})
         place = {"driver": "s3", "file": None, "url": "s3://bucket", "hosts": [{"name": "bucket", "port": 0}]}
         return d, d.open("s3", **place)
@@ -143,8 +143,8 @@ def configured(s3: Any, home: str) -> None:
         d.end()
 
 
-def roles(s3: Any, home: str) -> None:
-    def sts(asked: Any) -> Any:
+def roles(s3: FakeS3, home: str) -> None:
+    def sts(asked: Any) -> tuple[int, bytes, dict[str, str]]:
         body = asked.body.decode()
         good = (
             "WebIdentityToken=a.web.token&" in body + "&"
@@ -179,8 +179,8 @@ def roles(s3: Any, home: str) -> None:
             ok(told(d.read(), "refused", "STS", "AccessDenied", "not you"), "credentials: that STS refuses is told")
 
 
-def for_containers(s3: Any, home: str) -> None:
-    def container(asked: Any) -> Any:
+def for_containers(s3: FakeS3, home: str) -> None:
+    def container(asked: Any) -> tuple[int, bytes, dict[Any, Any]]:
         if asked.headers["Authorization"] != "pod's token":
             return 401, b"no", {}
         return 200, json_keys("AKtemp", "temporary=", "to/ken+=="), {}
@@ -209,7 +209,7 @@ class Instance(Web):
         self.keys, self.awake, self.given = keys, threading.Event(), 0
         self.awake.set()
 
-    def answer(self, asked: Any) -> Any:
+    def answer(self, asked: Any) -> tuple[int, bytes, dict[Any, Any]]:
         if asked.target == "/latest/api/token":
             good = asked.method == "PUT" and asked.headers["X-aws-ec2-metadata-token-ttl-seconds"]
             return (200, b"session", {}) if good else (405, b"", {})
@@ -222,7 +222,7 @@ class Instance(Web):
         return (200, self.keys, {}) if asked.target.endswith("/my-role") else (404, b"", {})
 
 
-def instance(s3: Any) -> None:
+def instance(s3: FakeS3) -> None:
     with Instance(json_keys("AKtemp", "temporary=", "to/ken+==")) as web:
         at = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": web.url + "/", "AWS_EC2_METADATA_DISABLED": "false"}
         works("of an instance, by version 2 of its metadata", s3, at, "AKtemp")
@@ -243,7 +243,7 @@ def instance(s3: Any) -> None:
     renewed(s3)
 
 
-def renewed(s3: Any) -> None:
+def renewed(s3: FakeS3) -> None:
     """In the background: what does not answer holds up nothing while the old ones are valid."""
     with Instance(json_keys("AKtemp", "temporary=", "to/ken+==", 4)) as web:
         at = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": web.url, "AWS_EC2_METADATA_DISABLED": "false"}
@@ -263,7 +263,7 @@ def renewed(s3: Any) -> None:
             ok(wait_for(lambda: d.read() and s3.asked[-1].key == "AKnew"), "credentials: and then the new ones")
 
 
-def nobody(s3: Any, home: str) -> None:
+def nobody(s3: FakeS3, home: str) -> None:
     with opened(s3, {}) as d:
         r = d.read()
         ok(
@@ -323,7 +323,7 @@ def refusals() -> None:
     stranger()
 
 
-def regions(s3: Any) -> None:
+def regions(s3: FakeS3) -> None:
     s3.region = "eu-west-9"
     with opened(s3) as d:
         same(d.write(record(), key="region")["outcome"], "ok", "region: the one that the server names is used")
@@ -526,7 +526,7 @@ def look_alikes() -> None:
     unfit("ignores both", "If-None-Match", lambda s: s.ignores.update(("If-None-Match", "If-Match")))
     unfit("compares and replaces in two steps", "at the same time", lambda s: setattr(s, "slow", 1.0))
 
-    def knows_none(s: Any) -> None:
+    def knows_none(s: FakeS3) -> None:
         s.instead = lambda a: (501, error("NotImplemented"), XML) if a.headers.get("If-None-Match") else NotImplemented
 
     unfit("knows no conditions", "501", knows_none)

@@ -21,7 +21,7 @@ from tests.lib.tap import at_once, done, note, ok, same, skip
 SHORT = 4000  # ms; for operations that are to fail soon
 
 
-def term(holder: str = "a", **fields: Any) -> Any:
+def term(holder: str = "a", **fields: int) -> dict[str, Any]:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, **fields)
 
@@ -34,7 +34,7 @@ def opened(url: str, lock: str = "a", **env: Any) -> Any:
     return d
 
 
-def told(result: Any, *said: Any, outcome: Any = ("failed", "refused")) -> Any:
+def told(result: dict[str, Any], *said: str, outcome: tuple[Any, ...] = ("failed", "refused")) -> bool:
     text = result.get("err", {}).get("text", "")
     good = result["outcome"] in outcome and all(s in text for s in said)
     if not good:
@@ -71,7 +71,7 @@ class TlsZooKeeper(ZooKeeper):
         ]
         super().prepare()
 
-    def command(self) -> Any:
+    def command(self) -> list[str]:
         return [
             a.replace(
                 "/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar"
@@ -117,7 +117,7 @@ def strangers() -> None:
         d.end()
 
 
-def rights(server: Any) -> None:
+def rights(server: ZooKeeper) -> None:
     at = f"127.0.0.1:{server.port}"
     mine = opened(f"zookeeper://luna:p%20w@{at}/own/lock")
     w = mine.write(term(), "")
@@ -146,7 +146,7 @@ def rights(server: Any) -> None:
     mine.end(), again.end()
 
 
-def listing(server: Any) -> None:
+def listing(server: ZooKeeper) -> None:
     at = f"zookeeper://127.0.0.1:{server.port}/"
     d = opened(at + "nodes/one")
     d.write(record("a"), "")
@@ -165,7 +165,7 @@ def listing(server: Any) -> None:
     d.end(), mine.end()
 
 
-def chroot(server: Any) -> None:
+def chroot(server: ZooKeeper) -> None:
     """A tenant's part of a server: a node of its own, in a root that it may only read."""
     at = f"127.0.0.1:{server.port}"
     with Zk(server.port, "luna:p w") as z:
@@ -185,7 +185,7 @@ def chroot(server: Any) -> None:
     mine.end(), other.end()
 
 
-def cut_reads(server: Any) -> None:
+def cut_reads(server: ZooKeeper) -> None:
     """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for
     notices."""
     for watched in (False, True):
@@ -195,7 +195,7 @@ def cut_reads(server: Any) -> None:
             d.do("watch")
         took = []
 
-        def quick() -> Any:
+        def quick() -> bool:
             d.read()
             before = proxy.bytes["up"]
             proxy.freeze("down")
@@ -219,11 +219,11 @@ def cut_reads(server: Any) -> None:
         proxy.close()
 
 
-def tokens(server: Any) -> None:
+def tokens(server: ZooKeeper) -> None:
     d, e = opened(server.url("t/o/k")), opened(server.url("t/o/k"))
     got = []
 
-    def next_term(version: Any, what: str) -> Any:
+    def next_term(version: str, what: str) -> dict[str, Any]:
         w = d.write(term(), version)
         got.append(w["token"])
         ok(
@@ -264,10 +264,10 @@ def tokens(server: Any) -> None:
         x.end()
 
 
-def together(server: Any) -> None:
+def together(server: ZooKeeper) -> None:
     d, e = opened(server.url("m/n0"), "n0"), opened(server.url("m/n0"), "n0")
 
-    def count() -> Any:
+    def count() -> int:
         return int(ask(server.port, "srvr").split("Connections: ")[1].split()[0])
 
     d.read("n0"), e.read("n0")
@@ -293,7 +293,7 @@ def together(server: Any) -> None:
     same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
-def received(server: Any) -> int:
+def received(server: ZooKeeper) -> int:
     """Requests. The server counts what it has received before it answers, and what it has sent perhaps after the answer
     is here."""
     return int(ask(server.port, "srvr").split("Received: ")[1].split()[0])
@@ -307,7 +307,7 @@ def questions(server: Any) -> None:
     def answers(look: Any) -> Any:
         """To how many requests it had them. Pings of others count as well, so the fewest are right."""
 
-        def more() -> Any:
+        def more() -> int:
             before = received(server)
             look()
             return received(server) - before
@@ -328,7 +328,7 @@ def questions(server: Any) -> None:
     d.end(), e.end()
 
 
-def gives_way(server: Any) -> None:
+def gives_way(server: ZooKeeper) -> None:
     """The watch is set again behind a handover's requests, and a little later."""
     d, e = opened(server.url("kept"), "kept"), opened(server.url("way"))
     fields: Any
@@ -386,7 +386,7 @@ class Sizes(Proxy):
         await super()._pump(pair, reader, writer, way, name)
 
 
-def one_piece(server: Any) -> None:
+def one_piece(server: ZooKeeper) -> None:
     """The library sends the length of a request, then the request. A server that has read the one has to be woken again
     for the other."""
     proxy = Sizes(server.port)
@@ -405,17 +405,17 @@ def one_piece(server: Any) -> None:
     proxy.close()
 
 
-def closed_inside(server: Any) -> None:
+def closed_inside(server: ZooKeeper) -> None:
     """The last lock of a session is closed from inside the end of its look, while the answers to watches are still to
     come (a sanitizer sees whether those find anything)."""
     proxy = Proxy(server.port)
     url = f"zookeeper://127.0.0.1:{proxy.port}/closed"
     d = opened(url)
 
-    def sent() -> Any:
+    def sent() -> int:
         return int(ask(server.port, "srvr").split("Sent: ")[1].split()[0])
 
-    def look() -> Any:
+    def look() -> str:
         d.read()
         before = sent()
         proxy.freeze("down")
@@ -546,7 +546,7 @@ def goes_back() -> None:
         "goes back: a version that was counted twice tells it, too, that something was lost",
     )
 
-    def begins() -> Any:
+    def begins() -> bool:
         return witness.write(term("witness", **fields), until(witness)["version"])["outcome"] == "ok"
 
     ok(

@@ -10,7 +10,7 @@ from tests.lib.tap import ok, run, same
 NOT, GOOD, REFUSED = range(3)
 
 
-def leading(code: Any, checkpoint: str = "", stopped: str = "", **kw: Any) -> Any:
+def leading(code: str, checkpoint: str = "", stopped: str = "", **kw: Any) -> Worker:
     w = Worker(
         text="return { on_stopped = function(term, reason) %s end, on_leading = function(term)\n%s\nend }"
         % (stopped, code),

@@ -15,14 +15,14 @@ from tests.lib.tap import ok, run, same
 MINUTE = 60
 
 
-def leading(code: Any, last: Any = None, **kw: Any) -> Any:
+def leading(code: str, last: dict[str, int] | None = None, **kw: Any) -> Worker:
     w = Worker(text="return { on_leading = function(term)\n%s\nend }" % code, **kw)
     w.ready()
     w.lead(checkpoint=json.dumps({"cron": last, "data": {"mine": 1}}) if last else "")
     return w
 
 
-def saves(w: Any, good: int = 1) -> Any:
+def saves(w: Worker, good: int = 1) -> dict[str, dict[str, int]]:
     got = w.expect(SAVE)
     w.saved(got["save"], good)
     return json.loads(got["checkpoint"])
@@ -46,7 +46,7 @@ def begins() -> None:
         ok(True, "then it does")
 
 
-def half_an_hour_from(now: Any) -> Any:
+def half_an_hour_from(now: int) -> tuple[str, int]:
     """A job of each hour, and when it was due last: neither comes while a test runs."""
     minute = now // MINUTE - 30
     return "%d * * * *" % (minute % 60), minute * MINUTE
@@ -95,7 +95,7 @@ def clock_behind() -> None:
     """A clock behind the mark"""
     now = int(time.time())
 
-    def said(w: Any) -> Any:
+    def said(w: Worker) -> list[str]:
         return [e["message"] for e in w.log() if e["event"] == "cron_future" and e["level"] == "warn"]
 
     for ahead in (2 * 86400, 2 * 3600):
@@ -269,7 +269,7 @@ def failovers() -> None:
     try:
         everyone = [join("b"), join("c"), join("d")]
 
-        def ran() -> Any:
+        def ran() -> list[tuple[int, float]]:
             return [(int(e["message"].split()[1]), e["seen"]) for c in everyone for e in c.said("ran ")]
 
         for count, who in ((10, "elector"), (25, "worker")):

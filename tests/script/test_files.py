@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import time
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.processes import scratch
@@ -17,18 +16,18 @@ room = scratch()
 BLOCK = "0123456789abcdef" * 4096
 
 
-def path(name: str) -> Any:
+def path(name: str) -> str:
     return os.path.join(room, name)
 
 
-def put(name: str, text: str, mode: int = 0o644) -> Any:
+def put(name: str, text: str, mode: int = 0o644) -> str:
     with open(path(name), "w") as f:
         f.write(text)
     os.chmod(path(name), mode)
     return path(name)
 
 
-def whole(text: str) -> Any:
+def whole(text: str) -> bool:
     """Every block of it begins with the same number."""
     size = len(BLOCK) + 11
     heads = {text[i : i + 11] for i in range(0, len(text), size)}

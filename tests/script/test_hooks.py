@@ -31,7 +31,7 @@ return {
 }"""
 
 
-def worker(text: str) -> Any:
+def worker(text: str) -> Worker:
     w = Worker(text=text)
     w.ready()
     return w
@@ -501,7 +501,7 @@ def many() -> None:
     with Worker(text=text) as w:
         w.load()
 
-        def resident() -> Any:
+        def resident() -> int:
             with open("/proc/%d/smaps_rollup" % w.process.pid) as f:
                 return int([x for x in f if x.startswith("Pss:")][0].split()[1])
 

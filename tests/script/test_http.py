@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
     def address_string(self) -> Any:
         return "somebody"
 
-    def text(self, status: Any, body: Any, *headers: Any) -> None:
+    def text(self, status: int, body: bytes | str, *headers: tuple[str, str]) -> None:
         body = body if isinstance(body, bytes) else body.encode()
         self.send_response(status)
         for name, value in headers:
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def body(self) -> Any:
+    def body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":
             out = b""
             while True:
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
                     return out
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def raw(self, data: Any) -> None:
+    def raw(self, data: bytes) -> None:
         self.close_connection = True
         self.wfile.write(data)
 
@@ -73,13 +73,13 @@ class Handler(BaseHTTPRequestHandler):
             counts["open"] -= 1
         self.close_connection = True
 
-    def dribble(self, part: Any, pause: Any, length: Any = None) -> None:
+    def dribble(self, part: bytes, pause: float, length: Any = None) -> None:
         self.raw(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (length or 1 << 40))
         while True:
             self.wfile.write(part)
             time.sleep(pause)
 
-    def welcome(self) -> Any:
+    def welcome(self) -> bool:
         """A proxy that lets in everybody but who says a wrong password."""
         if self.headers.get("Proxy-Authorization") in (None, "Basic bWU6cmlnaHQ="):
             return True
@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
             self.copy(self.connection, remote)
 
     @staticmethod
-    def copy(a: Any, b: Any) -> None:
+    def copy(a: socket.socket, b: socket.socket) -> None:
         try:
             while data := a.recv(65536):
                 b.sendall(data)
@@ -244,7 +244,7 @@ def the_client(mode: Any, args: Any) -> None:
         )
 
 
-def the_end_of_a_term(base: Any) -> None:
+def the_end_of_a_term(base: str) -> None:
     text = """kept = false
 return { on_leading = function()
   kept = http.get("%s/endless", { stream = true })

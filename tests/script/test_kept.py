@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.processes import LUNARCH, children, scratch, wait_for
@@ -223,7 +222,7 @@ def isolated() -> None:
         same(said(c, f"leads {name}", 3), "two m2", f"{name}: so it is in a reload")
 
 
-def in_cron(*args: str) -> Any:
+def in_cron(*args: str) -> subprocess.CompletedProcess[str]:
     argv = [LUNARCH, "cron", *args]
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 

@@ -19,7 +19,7 @@ from tests.lib.tap import done, ok, same
 PODS = "/api/v1/namespaces/n/pods"
 
 
-def status(code: Any, message: Any) -> Any:
+def status(code: int, message: str) -> dict[str, Any]:
     return {"kind": "Status", "status": "Failure", "code": code, "message": message}
 
 
@@ -41,7 +41,7 @@ class Api:
             def log_message(self, *_: object) -> None:
                 pass
 
-            def answer(self, code: Any, body: Any, headers: Any = ()) -> Any:
+            def answer(self, code: int, body: Any, headers: tuple[Any, ...] = ()) -> bool:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(code)
                 for k, v in [("Content-Type", "application/json"), ("Content-Length", str(len(data))), *headers]:
@@ -50,7 +50,7 @@ class Api:
                 self.wfile.write(data)
                 return True
 
-            def chunk(self, data: Any) -> None:
+            def chunk(self, data: bytes) -> None:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
                 self.wfile.flush()
 
@@ -114,7 +114,7 @@ class Api:
         h.gone.wait(3600)
         h.close_connection = True
 
-    def put(self, name: str, labels: Any = None) -> Any:
+    def put(self, name: str, labels: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
         with self.lock:
             self.version += 1
             self.pods[name] = {
@@ -127,15 +127,15 @@ class Api:
             }
             return self.pods[name]
 
-    def event(self, kind: Any, pod: Any) -> Any:
+    def event(self, kind: str, pod: dict[str, Any]) -> bytes:
         return json.dumps({"type": kind, "object": pod}).encode() + b"\n"
 
-    def stream(self, n: Any) -> Any:
+    def stream(self, n: int) -> Any:
         """The n-th watch."""
         wait_for(lambda: len(self.streams) >= n)
         return self.streams[n - 1]
 
-    def cut(self, n: Any, politely: bool = False) -> None:
+    def cut(self, n: int, politely: bool = False) -> None:
         h = self.stream(n)
         if politely:
             h.wfile.write(b"0\r\n\r\n")
@@ -195,7 +195,7 @@ def main() -> None:
     def refuse(code: Any, *headers: Any) -> Any:
         return lambda h: h.answer(code, status(code, "because"), headers)
 
-    def go_on(h: Any) -> Any:
+    def go_on(h: Any) -> bool:
         return False
 
     api.faults += [
@@ -235,7 +235,7 @@ def main() -> None:
     ok(heard("event", "added", "p1201"), "the watch begins with what is there")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words: Any) -> Any:
+    def has(*words: str) -> bool:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("get\tp1"), "an object is got")
@@ -265,7 +265,7 @@ def main() -> None:
     ok(not any("s3cret" in json.dumps(e) for e in c.events), "the token is in no log")
 
 
-def watches(api: Any, c: Any, heard: Any) -> None:
+def watches(api: Api, c: Candidate, heard: Any) -> None:
     s = api.stream(1)
     same(
         (s.query["labelSelector"], s.query["resourceVersion"], s.query["allowWatchBookmarks"]),
@@ -351,7 +351,7 @@ def label_leader() -> None:
     for name in ("dead", "me"):
         api.put(name, {label: "true"} if name == "dead" else {})
 
-    def fault(h: Any) -> Any:
+    def fault(h: Any) -> bool:
         api.faults.append(fault)
         which = 0 if "labelSelector" in h.query else 1 if "/dead" in h.path else None
         if which is None or not broken[which]:
@@ -373,7 +373,7 @@ def label_leader() -> None:
         options=["--lease-duration", "60s"],
     )
 
-    def labels() -> Any:
+    def labels() -> list[str]:
         return [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
 
     if not ok(

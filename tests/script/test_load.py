@@ -20,7 +20,7 @@ from tests.lib.player import (
 from tests.lib.tap import ok, run, same
 
 
-def load(text: str | None = None, *args: Any, **more: Any) -> Any:
+def load(text: str | None = None, *args: str, **more: Any) -> Any:
     with Worker(None, *args, text=text, **more) as w:
         return w.load()
 

@@ -46,32 +46,32 @@ class Nonsense(StreamRequestHandler):
     def plain(self, path: str) -> None:
         self.wfile.write(PLAIN[path])
 
-    def for_ever(self, begin: Any, part: Any, pause: float = 0.0) -> None:
+    def for_ever(self, begin: bytes, part: bytes, pause: float = 0.0) -> None:
         self.wfile.write(begin)
         while True:
             self.wfile.write(part)
             time.sleep(pause)
 
-    def do_header(self, _: Any) -> None:
+    def do_header(self, _: str) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nX-Endless: ", b"0123456789" * 100)
 
-    def do_hints(self, _: Any) -> None:
+    def do_hints(self, _: str) -> None:
         self.for_ever(b"", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0.001)
 
-    def do_slow(self, _: Any) -> None:
+    def do_slow(self, _: str) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x", 0.02)
 
-    def do_drip(self, _: Any) -> None:
+    def do_drip(self, _: str) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x", 0.02)
 
-    def do_endless(self, _: Any) -> None:
+    def do_endless(self, _: str) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536)
 
-    def do_line(self, _: Any) -> None:
+    def do_line(self, _: str) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\n\r\n", b"no line end " * 5000)
 
 
-def answer(head: Any, body: bytes = b"", status: str = "200 OK") -> Any:
+def answer(head: bytes, body: bytes = b"", status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\n".encode() + head + b"\r\n\r\n" + body
 
 
@@ -244,7 +244,7 @@ return { on_leading = function(term)
 """
 
 
-def caught(base: Any) -> None:
+def caught(base: str) -> None:
     """Every kind, one after the other, in one term of one script that catches what is raised."""
     lines = [code for code, _ in MISTAKES]
     lines += [
@@ -310,7 +310,7 @@ def caught(base: Any) -> None:
     piped(c.process.stdout).close()
 
 
-def record(lock: str) -> Any:
+def record(lock: str) -> dict[str, Any]:
     try:
         with open(lock) as f:
             return json.load(f)

@@ -6,7 +6,6 @@ checks who the server is, and an error says what happened and whether anything w
 import json
 import os
 import re
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.pki import Pki
@@ -32,7 +31,7 @@ with MariaDB() as server, MariaDB(pki=pki) as secure, MariaDB(pki=pki, certifica
         options=(),
     )
 
-    def running(word: str) -> Any:
+    def running(word: str) -> bool:
         """Waits until the server is busy with a statement that has this word in it."""
         return wait_for(lambda: "SLEEP(600), '" + word in server.sql("SHOW FULL PROCESSLIST"))
 

@@ -4,7 +4,6 @@ the term is over that it went into; what its worker's death and a reload do to i
 
 import os
 import signal
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone, timing
 from tests.lib.processes import alive, children, scratch, wait_for
@@ -76,7 +75,7 @@ def below(c: Candidate) -> list[int]:
     return [pid for pid in marks if any(e.startswith("LUNARCH_NEXT=") for e in environment(pid))]
 
 
-def all_gone(pids: list[int]) -> Any:
+def all_gone(pids: list[int]) -> bool:
     return wait_for(lambda: not [pid for pid in pids if alive(pid)])
 
 

@@ -10,7 +10,7 @@ import shutil
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import cast
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.postbox import Mailbox
@@ -42,7 +42,7 @@ class Hooks(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
-def serve(server: Any) -> Any:
+def serve(server: ThreadingHTTPServer) -> int:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_address[1]
 
@@ -117,7 +117,7 @@ said = {e["message"].split(":")[0]: e["message"] for e in c.all("print")}
 token = c.event("became_leader")["token"]
 
 
-def holds(name: str, *parts: Any) -> Any:
+def holds(name: str, *parts: str) -> bool:
     text = said.get(name, "")
     held = all(p in text for p in parts)
     if not held:

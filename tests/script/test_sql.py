@@ -5,7 +5,6 @@ tests/examples/postgres.py.)"""
 
 import json
 import os
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.processes import PATIENCE, scratch
@@ -111,7 +110,7 @@ with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
 said = [e["message"] for e in c.all("print")]
 
 
-def has(*words: Any) -> Any:
+def has(*words: str) -> bool:
     return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
 

@@ -182,7 +182,7 @@ def children() -> None:
         env={"TEST_MARK": mark},
     ) as w:
 
-        def alive() -> Any:
+        def alive() -> list[str]:
             found = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 try:
@@ -212,7 +212,7 @@ def not_ours_to_stop() -> None:
     ) as w:
         w.begin()
 
-        def spent_ns() -> Any:
+        def spent_ns() -> int:
             with open(f"/proc/{w.process.pid}/schedstat") as f:
                 return int(f.read().split()[0])
 

@@ -62,7 +62,7 @@ class Scene:
         except OSError:
             return []
 
-    def actors(self, token: Any = None) -> Any:
+    def actors(self, token: int | None = None) -> list[int]:
         """Who acts: not the shell that started him, nor the candidates, whose arguments hold the same words."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -81,18 +81,18 @@ class Scene:
         return found
 
 
-def is_stopped(pid: int) -> Any:
+def is_stopped(pid: int) -> bool:
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def freeze(*pids: Any) -> None:
+def freeze(*pids: int) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: all(is_stopped(p) for p in pids))
 
 
-def guard_stopped(lease_ms: Any) -> Any:
+def guard_stopped(lease_ms: int) -> float:
     """By how much the last act was before the end of the lease, in ms; without end, if that could not be seen: so short
     a lease may be lost to a busy machine before its guard is stopped."""
     s = Scene()
@@ -123,7 +123,7 @@ def guard_stopped(lease_ms: Any) -> Any:
     return 1000 * (end - s.acts()[-1][0] / 1e9) if killed else -math.inf
 
 
-def guard_stopped_in_time(lease_ms: Any) -> None:
+def guard_stopped_in_time(lease_ms: int) -> None:
     spare: list[float] = []
     while len(spare) < TRIES and not (spare and spare[-1] > 0):
         spare.append(guard_stopped(lease_ms))

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.field import compiled
@@ -28,7 +27,7 @@ def hold(pid: int) -> bool:
     return bool(libc.ptrace(PTRACE_SEIZE, pid, None, PTRACE_O_TRACEEXIT) == 0)
 
 
-def is_held(pid: int) -> Any:
+def is_held(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0] == "t"
@@ -45,7 +44,7 @@ def left_by(path: str) -> int:
     return int(open(path).read())
 
 
-def renewals(lock: str) -> Any:
+def renewals(lock: str) -> str:
     with open(lock) as f:
         return json.load(f)["renewTime"]
 

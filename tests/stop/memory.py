@@ -5,7 +5,6 @@ is stopped, so that the guard alone is left to kill the tree when the lease ends
 import os
 import signal
 import sys
-from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.cgroups import Cgroup
@@ -41,7 +40,7 @@ def full() -> None:
         group.remove()
 
 
-def kills(group: Any, directory: str) -> None:
+def kills(group: Cgroup, directory: str) -> None:
     a = Candidate(
         "--lock", directory + "/lock", "-e", SCRIPT, "--", sys.executable, HOG, directory, prefix=group.prefix()
     )

@@ -17,11 +17,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 directory = scratch()
 
 
-def candidate(script: str, **kw: Any) -> Any:
+def candidate(script: str, **kw: Any) -> Candidate:
     return Candidate("--lock", os.path.join(directory, script), os.path.join(HERE, script), **kw)
 
 
-def dies(script: str, name: str, reasons: Any) -> None:
+def dies(script: str, name: str, reasons: list[str]) -> None:
     c = candidate(script)
     stopped = c.wait("print", "stopped")
     ok(stopped, f"{name}: on_stopped has run")
@@ -84,7 +84,7 @@ os.close(w)
 same(piped(process.stdout).readline(), b"led\n", "full pipe: a log that nobody reads stops nothing")
 
 
-def renewals() -> Any:
+def renewals() -> str:
     with open(directory + "/full") as f:
         return json.load(f)["renewTime"]
 

@@ -29,7 +29,7 @@ return {
 """
 
 
-def called(name: str) -> Any:
+def called(name: str) -> list[int]:
     """Pids of the living shells that have this word among their arguments, without their children: a child has the
     arguments of its shell from fork to exec, which is long on a busy machine."""
     found = {}
@@ -44,7 +44,7 @@ def called(name: str) -> Any:
     return [pid for pid in found if found[pid] not in found]
 
 
-def is_called(pid: int, word: Any) -> Any:
+def is_called(pid: int, word: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as f:
             return word in f.read().split(b"\0")
@@ -53,7 +53,7 @@ def is_called(pid: int, word: Any) -> Any:
 
 
 class Scene:
-    def __init__(self, name: str, prefix: Any, inside: Any) -> None:
+    def __init__(self, name: str, prefix: list[str], inside: bool) -> None:
         self.name, self.dir = name, scratch()
         self.word = "hidden-" + os.path.basename(self.dir)
         self.a = self.candidate("a", prefix=prefix, options=[*STEADY, "--log-level", "debug"])
@@ -139,7 +139,7 @@ def strangers() -> None:
         check=True,
     )
 
-    def others() -> Any:
+    def others() -> list[int]:
         return [p for p in children(s.elector) if p != s.guard() and alive(p)]
 
     left = wait_for(lambda: [p for p in others() if is_called(p, b"1000")] if len(others()) <= 1 else [])
@@ -191,16 +191,16 @@ def unkillable() -> None:
         prefix=["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"],
     )
 
-    def started() -> Any:
+    def started() -> list[int]:
         return marked(f"LUNARCH_TERM_LOCK=file:{lock}")
 
-    def is_nobodys(pid: int) -> Any:
+    def is_nobodys(pid: int) -> bool:
         try:
             return os.stat(f"/proc/{pid}").st_uid == 65534
         except OSError:
             return False
 
-    def robbed() -> Any:
+    def robbed() -> list[dict[str, Any]]:
         """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
         with open(lock) as f:
             record = json.load(f)

@@ -25,7 +25,7 @@ BUSY = timing("12s", renew="5s", retry="300ms", stop_grace="500ms", kill="3s", d
 CROWD = timing("30s", renew="8s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
-def scripts() -> Any:
+def scripts() -> list[str]:
     return sorted(f for f in os.listdir(HERE) if f.endswith(".lua"))
 
 
@@ -41,10 +41,10 @@ def steal(path: str) -> None:
     os.rename(path + ".new", path)
 
 
-def rob(case: Any) -> None:
+def rob(case: "Case") -> None:
     """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
 
-    def robbed() -> Any:
+    def robbed() -> list[dict[str, Any]]:
         steal(case.lock)
         return wait_for(lambda: case.first.all("stopped_leading"), 20)
 
@@ -63,7 +63,7 @@ class Case:
         if not self.first.wait("print", "leading"):
             self.first.log()
 
-    def candidate(self, script: str, **kw: Any) -> Any:
+    def candidate(self, script: str, **kw: Any) -> Candidate:
         return Candidate(
             "--lock",
             self.lock,
@@ -73,7 +73,7 @@ class Case:
             **kw,
         )
 
-    def tree(self) -> Any:
+    def tree(self) -> set[int]:
         """What the first candidate's term started, the script's own process included: its guard is told apart by its
         parent."""
         mine = set(marked(self.mark))
@@ -95,7 +95,7 @@ class Case:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def follow(case: Any, name: str) -> None:
+def follow(case: Case, name: str) -> None:
     """A second candidate leads, and nothing that the first one's term started is alive when it does."""
     case.second = case.candidate("00-obedient.lua")
     led = case.second.wait("print", "leading")
@@ -107,7 +107,7 @@ def follow(case: Any, name: str) -> None:
         case.second.log()
 
 
-def leftovers(case: Any) -> Any:
+def leftovers(case: Case) -> list[Any]:
     """What was started in the first term that this lock has had."""
     found = []
     for pid in marked(case.mark):
@@ -120,7 +120,7 @@ def leftovers(case: Any) -> Any:
     return found
 
 
-def cut_off(case: Any) -> None:
+def cut_off(case: Case) -> None:
     """The first candidate alone can write no more, so that it loses the lease by time."""
     enter = [
         "nsenter",
@@ -132,7 +132,7 @@ def cut_off(case: Any) -> None:
     subprocess.run([*enter, "mount", "-o", "remount,bind,ro", case.dir], check=True, cwd="/")
 
 
-def mounted_apart(directory: str) -> Any:
+def mounted_apart(directory: str) -> list[str]:
     return [
         "unshare",
         *MAPPED,
@@ -160,7 +160,7 @@ def on_stopped_ran(case: Any) -> Any:
     return (case.first.said("stopped") or [None])[0]
 
 
-def was_late(case: Any, name: str) -> bool:
+def was_late(case: Case, name: str) -> bool:
     """Whether a replacement did not come to its end within the stop grace in which it had nothing to do but to print:
     it was killed, and another one was to run on_stopped, or none. Then nothing follows from whether on_stopped has run,
     nor how often, and the case is played once more."""
@@ -207,7 +207,13 @@ def lose_the_lease(script: str, how: str, tries: int = TRIES) -> None:
     case.end()
 
 
-def harm(name: str, script: str, hurt: Any, heal: Any = None, second_waits: bool = False) -> None:
+def harm(
+    name: str,
+    script: str,
+    hurt: list[tuple[str, Any]],
+    heal: list[tuple[str, Any]] | None = None,
+    second_waits: bool = False,
+) -> None:
     case = Case(script)
     guard, worker = case.first.guard(), case.first.worker()
     wait_for(lambda: len(case.tree()) >= 3)
@@ -228,7 +234,7 @@ def harm(name: str, script: str, hurt: Any, heal: Any = None, second_waits: bool
     case.end()
 
 
-def recover(name: str, script: str, hurt: Any, heal: Any = None, tries: int = TRIES) -> None:
+def recover(name: str, script: str, hurt: list[tuple[str, Any]], heal: Any = None, tries: int = TRIES) -> None:
     """The elector lives: it ends the term, its replacement worker runs on_stopped, and somebody leads again."""
     case = Case(script)
     guard, worker = case.first.guard(), case.first.worker()
@@ -259,7 +265,7 @@ wanted = sys.argv[1:]
 TOGETHER = threading.Semaphore(6)  # scenarios at a time: what they wait for is mostly time
 
 
-def scenario(name: str, run: Any) -> Any:
+def scenario(name: str, run: Any) -> list[Any]:
     def guarded() -> None:
         with TOGETHER:
             run()

@@ -60,17 +60,17 @@ class Ring:
             **kw,
         )
 
-    def record(self) -> Any:
+    def record(self) -> dict[str, Any]:
         if not os.path.exists(self.lock):
             return {}
         with open(self.lock) as f:
             return json.load(f)
 
-    def data(self) -> Any:
+    def data(self) -> dict[str, Any]:
         return self.record().get("checkpoint", {}).get("data")
 
 
-def last(c: Any) -> Any:
+def last(c: Candidate) -> int:
     """The last number that it knew to be saved."""
     said = [e["message"] for e in c.said("saved ") if e["message"].startswith("saved ")]
     return int(said[-1].split()[1]) if said else 0

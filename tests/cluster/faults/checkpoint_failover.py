@@ -119,12 +119,12 @@ class Pair:
         self.candidates.append(c)
         return c
 
-    def count_to(self, n: Any) -> None:
+    def count_to(self, n: int) -> None:
         with open(os.path.join(self.dir, "goal.new"), "w") as f:
             f.write(f"{n}\n")
         os.rename(f.name, os.path.join(self.dir, "goal"))
 
-    def saved(self, server: Any) -> Any:
+    def saved(self, server: Any) -> int | None:
         """What a record there says."""
         try:
             return json.loads(self.store.text(server)).get("checkpoint", {}).get("data", {}).get("n")

@@ -19,7 +19,7 @@ HOUR = 3600
 
 
 class Clocked(Field):
-    def clock(self, name: str) -> Any:
+    def clock(self, name: str) -> str:
         return os.path.join(self.dir, f"clock-{name}")
 
     def set(self, name: str, seconds: float) -> None:
@@ -32,7 +32,7 @@ class Clocked(Field):
             name, env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.clock(name), **(env or {})}
         )
 
-    def renewals(self, count: int) -> Any:
+    def renewals(self, count: int) -> list[str]:
         """Waits until the record has changed so often; the times of renewal it said."""
         seen = {}
         wait_for(lambda: seen.update({(r := self.record())["write"]: r["renewTime"]}) or len(seen) > count)
@@ -125,7 +125,7 @@ def cron() -> None:
         f.candidates.append(c)
         return c
 
-    def mark() -> Any:
+    def mark() -> int:
         return f.record().get("checkpoint", {}).get("cron", {}).get("job", 0)
 
     a = start("a", right)

@@ -48,7 +48,7 @@ class Pair(pairs.Pair):
     def url(self, *ports: Any) -> str:
         return f"mysql://luna@{','.join(f'127.0.0.1:{p}' for p in ports)}/test#f"
 
-    def shows(self, server: Any) -> Any:
+    def shows(self, server: MariaDB) -> dict[str, Any]:
         """The record there; {}: none."""
         try:
             return json.loads(server.sql("SELECT record FROM lunarch_locks WHERE name = 'f'") or "{}")

@@ -27,7 +27,7 @@ class Pair(pairs.Pair):
     def url(self, *ports: Any) -> Any:
         return f"postgres://{Postgres.superuser}@{','.join(f'127.0.0.1:{p}' for p in ports)}/postgres#f"
 
-    def shows(self, server: Any) -> Any:
+    def shows(self, server: Postgres) -> dict[str, Any]:
         """The record there; {}: none."""
         try:
             return json.loads(server.sql("SELECT record FROM lunarch_locks WHERE name = 'f'") or "{}")
@@ -56,7 +56,7 @@ def old_primary() -> None:
         )
     f.fail_over()
 
-    def met() -> Any:
+    def met() -> bool:
         with open(f.first.log, errors="replace") as log:
             return "application_name=lunarch" in log.read()
 

@@ -18,7 +18,7 @@ from tests.lib.tap import ok, same
 
 
 class Pair(pairs.Pair):
-    def __init__(self, name: str, *options: Any, behind: int = 0) -> None:
+    def __init__(self, name: str, *options: str, behind: int = 0) -> None:
         super().__init__(name)
         self.first = Redis(*options)
         self.link = Proxy(self.first.port)
@@ -31,7 +31,7 @@ class Pair(pairs.Pair):
     def url(self, *ports: Any) -> Any:
         return f"redis://{','.join(f'127.0.0.1:{p}' for p in ports)}/f"
 
-    def shows(self, server: Any) -> Any:
+    def shows(self, server: Redis) -> dict[str, Any]:
         """The record there; {}: none."""
         try:
             return json.loads(server.cli("GET", "f") or "{}")
@@ -44,11 +44,11 @@ class Pair(pairs.Pair):
     def now(self) -> float:
         return float(self.second.cli("TIME").split()[0])
 
-    def checkpoints(self, kept: bool = False) -> Any:
+    def checkpoints(self, kept: bool = False) -> list[Any]:
         return []  # the lost term's are lost with it
 
 
-def ctl(path: str, what: str) -> Any:
+def ctl(path: str, what: str) -> str:
     return run("ctl", "--control", path, what).stdout
 
 

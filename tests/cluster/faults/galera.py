@@ -16,7 +16,7 @@ from tests.lib.tap import done, ok
 PATIENT = timing("20s", renew="15s", retry="1s", stop_grace="500ms", kill="750ms", drift="750ms")
 
 
-def on(store: Galera, node: int, key: str) -> Any:
+def on(store: Galera, node: int, key: str) -> dict[str, Any]:
     """The record, as that node shows it; {}: it does not."""
     try:
         return json.loads(store.nodes[node].sql(f"SELECT record FROM lunarch_locks WHERE name = '{key}'") or "{}")

@@ -39,7 +39,7 @@ class Attacker:
                 return
             threading.Thread(target=self._play, args=(s,), daemon=True).start()
 
-    def _play(self, s: Any) -> None:
+    def _play(self, s: socket.socket) -> None:
         with s:
             try:
                 self.serve(s)
@@ -50,7 +50,7 @@ class Attacker:
                 self.served += 1
 
 
-def flood(beginning: Any, piece: Any) -> Any:
+def flood(beginning: bytes, piece: bytes) -> Any:
     """What never ends, but for this machine's sake."""
 
     def serve(s: Any) -> None:
@@ -110,7 +110,7 @@ NONSENSE = [
 ]
 
 
-def is_read(words: Any) -> Any:
+def is_read(words: list[bytes]) -> bool:
     return len(words[5]) == 6 and words[5].isdigit()
 
 
@@ -128,18 +128,18 @@ def endless_doubt() -> Any:
     )
 
 
-def kb(pid: int, what: str) -> Any:
+def kb(pid: int, what: str) -> int:
     with open(f"/proc/{pid}/status") as f:
         return int(next(line for line in f if line.startswith(what + ":")).split()[1])
 
 
-def attacked(name: str, serve: Any, said: Any, rounds: int = 3) -> Any:
+def attacked(name: str, serve: Any, said: str, rounds: int = 3) -> Candidate:
     home = scratch()
     them = Attacker(serve)
     c = Candidate("-e", TWO % (os.path.join(home, "lock"), them.port), options=PATIENT, cwd=home)
     ok(c.wait("became_leader"), f"{name}: one election leads")
 
-    def complained() -> Any:
+    def complained() -> int:
         return sum(len(c.all(e, said)) for e in ("read_failed", "acquire_failed"))
 
     if not ok(wait_for(lambda: complained() >= 1 and them.served >= rounds), f"{name}: the other is told: {said}"):

@@ -168,7 +168,7 @@ def as_user(store: Any, user: Any, password: Any, key: str, proxy: Any) -> Any:
     return f"{store.name}://{user}:{password}@127.0.0.1:{proxy.port}/{database}{key}"
 
 
-def lasting(what: str, c: Any, proxy: Any, event: Any, text: str, most: Any, since: Any) -> None:
+def lasting(what: str, c: Candidate, proxy: Listener, event: str, text: str, most: int, since: float) -> None:
     """Whatever else a slow machine had it say."""
     troubles = [e for e in c.events if e["event"] in TROUBLE]
     this = [e["event"] == event and text in e["message"] for e in troubles]
@@ -189,7 +189,7 @@ def leads(what: str, c: Any) -> None:
     ok(WRONG not in said and RIGHT not in said, f"{what}: no password in the log")
 
 
-def late(store: Any) -> Any:
+def late(store: Any) -> tuple[str, Any]:
     """Its host's name is known only later, by the last line of a file of its own."""
     hosts = os.path.join(room, store.name)
     open(hosts, "w").close()

@@ -15,7 +15,7 @@ class Closed(Etcd):
         super().__init__("--bcrypt-cost", "4")
         self.auth("luna", "geheim")
 
-    def restricted(self, f: Any) -> Any:
+    def restricted(self, f: Any) -> str:
         self.call("auth/role/grant", name="some", perm={"permType": "READWRITE", "key": b64(f.key.encode())})
         self.call("auth/role/grant", name="some", perm={"permType": "READ", "key": b64(f.next_key.encode())})
         return f.lock

@@ -27,17 +27,17 @@ class Quiet(Etcd):
 
     asked = 0
 
-    def call(self, path: str, **body: Any) -> Any:
+    def call(self, path: str, **body: str) -> dict[str, Any]:
         self.asked += 1
         return super().call(path, **body)
 
 
-def writes(store: Any, key: str) -> int:
+def writes(store: Quiet, key: str) -> int:
     """How often it has been written since it was made."""
     return int(store.call("kv/range", key=b64(key.encode()))["kvs"][0]["version"])
 
 
-def requests(store: Any) -> dict[str, float]:
+def requests(store: Quiet) -> dict[str, float]:
     """How many the server has handled, by method."""
     with urllib.request.urlopen(f"http://127.0.0.1:{store.port}/metrics", timeout=60) as r:
         text = r.read().decode()

@@ -21,7 +21,7 @@ class Open(Postgres):
             "CREATE POLICY luna ON lunarch_locks USING (true) WITH CHECK (name NOT LIKE '%.next')"
         )
 
-    def restricted(self, f: Any) -> Any:
+    def restricted(self, f: Any) -> str:
         """As a user who may not write the row of a next record: a policy says so (the owner is above policies)."""
         return f.lock.replace(f"//{self.server.superuser}@", "//luna@")
 

@@ -9,7 +9,7 @@ from tests.lib.stores import Redis
 
 
 class Open(Redis):
-    def restricted(self, f: Any) -> Any:
+    def restricted(self, f: Any) -> str:
         """As a user who may do everything, with this lock's keys."""
         self.talk(
             "ACL",

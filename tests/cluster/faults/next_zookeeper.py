@@ -11,7 +11,7 @@ from tests.lib.stores import Zk, ZooKeeper
 
 
 class Open(ZooKeeper):
-    def restricted(self, f: Any) -> Any:
+    def restricted(self, f: Any) -> str:
         """Where nobody may make a node any more: the lock's is there."""
         directory = f.key
         f.rename(f"{directory}/lock")

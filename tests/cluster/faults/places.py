@@ -19,7 +19,7 @@ ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]
 APART = ["unshare", *USER, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 
 
-def elector_of(c: Any) -> Any:
+def elector_of(c: Any) -> int:
     """unshare stays outside; the elector is its child."""
     return wait_for(lambda: children(c.pid))[0]
 
@@ -89,7 +89,7 @@ def another_host() -> None:
     """A record of a living holder elsewhere: its pid is one of ours that lives, and then one that is dead. Neither
     counts. The second has a lock for shared directories, where nobody tells of changes: the candidate polls."""
 
-    def one(what: str, pid: int, option: Any) -> None:
+    def one(what: str, pid: int, option: str) -> None:
         f = Field("host")
         put(f.lock, dict(HOLDER, pid=pid), option)
         a = f.join("a", lock=f.lock + option)
@@ -139,7 +139,7 @@ HOLDER = {
 }
 
 
-def put(path: str, record: Any, option: str = "") -> None:
+def put(path: str, record: dict[str, Any], option: str = "") -> None:
     """option: of the lock; with ?shared=link the record becomes the next version."""
     with open(path + ".mine", "w") as f:
         json.dump(record, f)
@@ -149,12 +149,12 @@ def put(path: str, record: Any, option: str = "") -> None:
     os.rename(f.name, path)
 
 
-def newest(path: str) -> Any:
+def newest(path: str) -> dict[str, Any]:
     with open(os.path.join(path, max(n for n in os.listdir(path) if not n.startswith(".")))) as f:
         return json.load(f)
 
 
-def dead_pid() -> Any:
+def dead_pid() -> int:
     p = subprocess.Popen(["true"])
     p.wait()
     return p.pid

@@ -16,7 +16,7 @@ from tests.lib.tap import done, ok, same
 LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep(1e6) end }"
 
 
-def ctl(server: Any, *words: Any) -> Any:
+def ctl(server: Any, *words: str) -> str:
     return subprocess.run(
         ["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", *words],
         env={**os.environ, "ETCDCTL_API": "3"},
@@ -27,7 +27,7 @@ def ctl(server: Any, *words: Any) -> Any:
     ).stdout
 
 
-def tokens(*candidates: Any) -> Any:
+def tokens(*candidates: Candidate) -> list[int]:
     return [int(e["message"].split()[1]) for c in candidates for e in c.said("token ")]
 
 

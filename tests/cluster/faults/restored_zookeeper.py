@@ -25,7 +25,7 @@ end }
 """
 
 
-def touch(store: Any, count: int) -> None:
+def touch(store: ZooKeeper, count: int) -> None:
     """So many zxids more."""
     with Zk(store.port) as z:
         z.ask(1, z.text("/other") + z.data(b"") + z.acl(z.ALL) + struct.pack(">i", 0))
@@ -33,7 +33,7 @@ def touch(store: Any, count: int) -> None:
             z.ask(5, z.text("/other") + z.data(str(i).encode()) + struct.pack(">i", -1))
 
 
-def restored(store: Any) -> None:
+def restored(store: ZooKeeper) -> None:
     f = Arena(store, "restored")
     data, kept = os.path.join(store.server.dir, "data"), os.path.join(f.dir, "copy")
     script = os.path.join(f.dir, "script.lua")
@@ -86,7 +86,7 @@ class Ensemble(ZooKeeper):
             m.close()
 
 
-def lost(store: Any) -> None:
+def lost(store: Ensemble) -> None:
     f = Arena(store, "a term is lost")
     script = os.path.join(f.dir, "script.lua")
     with open(script, "w") as s:

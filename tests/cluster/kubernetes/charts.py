@@ -71,7 +71,7 @@ def kind(made: list[Any], name: str) -> Any:
     return next((d for d in made if d["kind"] == name), None)
 
 
-def apply(c: Cluster, ns: str, d: Any, dry: bool) -> int:
+def apply(c: Cluster, ns: str, d: dict[str, Any], dry: bool) -> int:
     """As kubectl apply --server-side does; strict: an unknown field is refused. The status."""
     plural = d["kind"].lower() + "s"
     request = urllib.request.Request(
@@ -162,7 +162,7 @@ def of_slices(made: list[Any]) -> list[Any]:
     return [r for r in kind(made, "Role")["rules"] if {"services", "endpointslices"} & set(r["resources"])]
 
 
-def restricted(what: str, pod: Any, container: Any) -> None:
+def restricted(what: str, pod: dict[str, Any], container: dict[str, Any]) -> None:
     """What Kubernetes' Pod Security Standard "restricted" asks for, and a root that cannot be written to."""
     mine, all_of = container["securityContext"], pod.get("securityContext", {})
     same(

@@ -3,7 +3,6 @@
 both, and Endpoints, as a service account with no more rights than it needs. Options: names of cases."""
 
 import sys
-from typing import Any
 
 from tests.lib import lock_cases
 from tests.lib.kube_rig import Cluster
@@ -12,7 +11,7 @@ from tests.lib.lock_driver import Driver
 from tests.lib.tap import done, ok
 
 
-def list_rights(store: Any) -> None:
+def list_rights(store: Kube) -> None:
     """Who may do all but list is told what is missing, by the verb."""
     rule = {
         "apiGroups": ["coordination.k8s.io"],

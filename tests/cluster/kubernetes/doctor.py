@@ -3,7 +3,6 @@
 
 import json
 import subprocess
-from typing import Any
 from urllib.parse import quote
 
 from tests.lib.kube_rig import LEASES, Cluster
@@ -11,7 +10,7 @@ from tests.lib.processes import LUNARCH
 from tests.lib.tap import done, note, ok, same
 
 
-def rules(*more: Any) -> Any:
+def rules(*more: str) -> list[dict[str, list[str]]]:
     return [
         {
             "apiGroups": ["coordination.k8s.io"],
@@ -21,7 +20,7 @@ def rules(*more: Any) -> Any:
     ]
 
 
-def doctor(c: Any, ns: Any, token: Any) -> Any:
+def doctor(c: Cluster, ns: str, token: str) -> subprocess.CompletedProcess[str]:
     url = f"kube://{ns}/web?kubeconfig={quote(c.kubeconfig(ns, token))}"
     return subprocess.run([LUNARCH, "doctor", "--json", "--lock", url], capture_output=True, text=True, timeout=600)
 

@@ -211,7 +211,7 @@ def coordinated(s: Any) -> Any:
     ok(not a.all("became_leader") and not s.requests("update"), "T68 and left alone")
 
 
-def emptied(s: Any) -> None:
+def emptied(s: Scene) -> None:
     """Someone empties the holder (client-go from 1.34 on does, late): the leader may not know yet, so nobody takes it
     at once."""
     a = s.leader(times=SLOW)
@@ -270,7 +270,7 @@ def others(s: Any) -> None:
     )
 
 
-def beside_go(s: Any) -> None:
+def beside_go(s: Scene) -> None:
     """Lunarch's commands on a Lease that client-go holds; a handover in each direction."""
     go = s.go("go-1")
     go.wait("started")
@@ -292,7 +292,7 @@ def beside_go(s: Any) -> None:
     go.stop()
 
 
-def refused(s: Any) -> None:
+def refused(s: Scene) -> None:
     """Rights that are missing, each said once with what is needed."""
     a = s.candidate(times=STURDY)
     e = a.wait("read_failed", "403")
@@ -314,7 +314,7 @@ def refused(s: Any) -> None:
     same(len(no_ns.complaints("404")), 1, "404: and said once")
 
 
-def half_refused(s: Any) -> None:
+def half_refused(s: Scene) -> None:
     """A role that may look, but neither make nor change."""
     s.c.put_lease(s.ns, "free", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1})
     for name, verb in (("missing", "create"), ("free", "update")):
@@ -336,7 +336,7 @@ def half_refused(s: Any) -> None:
     same((s.lease("missing"), s.holder("free")), (None, ""), "403 to writes: nothing is written")
 
 
-def old_refused(s: Any) -> None:
+def old_refused(s: Scene) -> None:
     """A role that may do all with Leases, but only look at what older clients elect on."""
     released = json.dumps(
         {
@@ -411,7 +411,7 @@ def revoked(s: Any) -> None:
     ok(a.wait("became_leader", count=2), "T34 when it has them again it leads again")
 
 
-def polling(s: Any) -> None:
+def polling(s: Scene) -> None:
     """Without the verb watch a candidate polls."""
     a = s.leader()
     ok(a.wait("watch_refused"), "without the verb watch that is said")
@@ -421,7 +421,7 @@ def polling(s: Any) -> None:
     ok(b.wait("became_leader"), "T75 and leads when it is free")
 
 
-def rotation(s: Any) -> None:
+def rotation(s: Scene) -> None:
     """A token's file with another account's token, and the first account deleted: the term goes on."""
     s.c.must("POST", f"/api/v1/namespaces/{s.ns}/serviceaccounts", {"metadata": {"name": "second"}})
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{s.ns}/rolebindings"
@@ -454,7 +454,7 @@ def rotation(s: Any) -> None:
     ok(not any(secret in json.dumps(e) for e in a.events), "no token in any log line")
 
 
-def plugins(s: Any) -> None:
+def plugins(s: Scene) -> None:
     """Credentials from a program."""
     script = os.path.join(s.c.api.dir, "plugin")
     with open(script, "w") as f:
@@ -470,7 +470,7 @@ printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s","expir
         )
     os.chmod(script, 0o755)
 
-    def config(version: Any, *args: Any, until: str = "2100-01-01T00:00:00Z") -> Any:
+    def config(version: str, *args: str, until: str = "2100-01-01T00:00:00Z") -> str:
         return s.c.kubeconfig(
             s.ns,
             user={
@@ -571,7 +571,7 @@ def bad_input(s: Any) -> None:
     )
 
 
-def large(s: Any) -> None:
+def large(s: Scene) -> None:
     """A ConfigMap with as much as one may have, 1 MiB, on which others than electors depend."""
     path = f"/api/v1/namespaces/{s.ns}/configmaps"
     data = {"blob": "0123456789abcdef" * 65535}
@@ -609,7 +609,7 @@ def large(s: Any) -> None:
 def checked(s: Any) -> None:
     """lunarch check: what it says of a Lease, and that it changes nothing."""
 
-    def check(status: Any, text: str, what: str, **kw: Any) -> None:
+    def check(status: int, text: str, what: str, **kw: str) -> None:
         out = s.run("check", "-e", SCRIPT, "--lock", s.url(**kw))
         if not ok(
             out.returncode == status and text in out.stdout and s.token not in out.stdout + out.stderr, f"check: {what}"
@@ -656,7 +656,7 @@ def checked(s: Any) -> None:
     )
 
 
-def no_events(s: Any) -> None:
+def no_events(s: Scene) -> None:
     """A role that lacks Events: the election knows nothing of it."""
     a = s.leader("--identity", "quiet_1", times=STURDY)
     b = s.candidate("--identity", "quiet_2", times=STURDY)
@@ -728,7 +728,7 @@ def set_back(s: Any) -> None:
         "T56 client-go sees Lunarch as the leader",
     )
 
-    def written() -> Any:
+    def written() -> int:
         return len([e for e in s.requests("update") if e["responseStatus"]["code"] == 200])
 
     since, before = written(), s.lease()["spec"]["renewTime"]
@@ -807,7 +807,7 @@ def idle(s: Any) -> None:
     note(f"graceful handover after 100 s: {(e['seen'] - a.wait('stopped_leading')['seen']) * 1000:.0f} ms")
 
 
-def slow_replies(s: Any) -> None:
+def slow_replies(s: Scene) -> None:
     """One candidate's replies come late by up to a lease, another is near: never do two act."""
     f = field.Field("slow replies")
     proxy = Proxy(s.c.port)
@@ -949,7 +949,7 @@ def next_refused(s: Any) -> None:
     same(len(b.all("next_refused")), 1, "next-refused: that was said once")
 
 
-def old_locks(s: Any) -> None:
+def old_locks(s: Scene) -> None:
     """ConfigMap, Endpoints and the pairs: led, handed over, and read as client-go 1.23 would."""
     for kind in ("configmaps", "endpoints", "configmapsleases", "endpointsleases"):
         a = s.leader("--identity", f"{kind}-1", name=kind, more=f"&resource={kind}")
@@ -1024,7 +1024,7 @@ SCENES = {
 }
 
 
-def play(cluster: Any, name: str) -> None:
+def play(cluster: AuditedCluster, name: str) -> None:
     scene, rules = SCENES[name]
     began = time.monotonic()
     s = Scene(cluster, name, rules)

@@ -31,7 +31,7 @@ PATHS = {
 }
 
 
-def apply(c: Any, ns: Any, name: str) -> Any:
+def apply(c: AuditedCluster, ns: str, name: str) -> dict[str, dict[str, Any]]:
     """As kubectl apply --server-side does."""
     with open(os.path.join(EXAMPLE, name)) as f:
         documents = f.read().split("\n---\n")
@@ -63,7 +63,9 @@ class Pod(Candidate):
     PROGRAM = LUNARCH
     SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
-    def __init__(self, c: Any, ns: Any, name: str, account: Any, container: Any, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, c: AuditedCluster, ns: str, name: str, account: str, container: dict[str, Any], host: str = "127.0.0.1"
+    ) -> None:
         """host: of the API server's Service, as the pod is told."""
         self.pod = name
         env = {
@@ -83,7 +85,7 @@ class Pod(Candidate):
         super().__init__(*args, program=self.PROGRAM, env=env, prefix=self.ENTER)
 
 
-def selected(c: Any, ns: Any, service: Any) -> Any:
+def selected(c: AuditedCluster, ns: str, service: dict[str, Any]) -> list[str]:
     """The pods that the Service finds."""
     selector = "%2C".join(f"{k.replace('/', '%2F')}%3D{v}" for k, v in service["spec"]["selector"].items())
     return [
@@ -94,7 +96,7 @@ def selected(c: Any, ns: Any, service: Any) -> Any:
 def led_by(c: Any, ns: Any, service: Any, pods: Any) -> Any:
     """Waits until the Service finds one pod, which the Lease's holder runs in; that pod."""
 
-    def one() -> Any:
+    def one() -> Pod | None:
         found, lease = selected(c, ns, service), c.lease(ns, "web")
         if not lease:
             return None
@@ -112,18 +114,18 @@ def led_by(c: Any, ns: Any, service: Any, pods: Any) -> Any:
     return wait_for(one)
 
 
-def right(verb: Any, group: Any, resource: Any, name: str = "") -> Any:
+def right(verb: str, group: str, resource: str, name: str = "") -> dict[str, list[str]]:
     return {"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": [name]}
 
 
-def minimal(c: Any, ns: Any, role: Any) -> None:
+def minimal(c: AuditedCluster, ns: str, role: dict[str, Any]) -> None:
     """The role has no right that has not been used, and the server refuses what is beside it."""
     granted = {
         (v, g, r) for rule in role["rules"] for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]
     }
     user = f"system:serviceaccount:{ns}:web"
 
-    def used() -> Any:
+    def used() -> set[tuple[str, str, str]]:
         entries = [
             e for e in c.requests() if e["user"]["username"] == user and e["responseStatus"].get("code") in (200, 201)
         ]
@@ -151,7 +153,7 @@ def minimal(c: Any, ns: Any, role: Any) -> None:
     )
 
 
-def has_ipv6() -> Any:
+def has_ipv6() -> bool:
     try:
         with socket.socket(socket.AF_INET6) as s:
             s.bind(("::1", 0))
@@ -273,7 +275,7 @@ def module(c: Any) -> None:
             },
         )
 
-    def change(name: str, n: Any) -> None:
+    def change(name: str, n: str) -> None:
         c.must("PATCH", f"{maps}/{name}", {"data": {"n": n}}, kind="application/merge-patch+json")
 
     token = c.account(
@@ -298,7 +300,7 @@ def module(c: Any) -> None:
     )
     said = [e["message"] for e in r.all("print")]
 
-    def has(*words: Any) -> Any:
+    def has(*words: str) -> bool:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("get\t1\tmissing"), "an object is got, or is missing")

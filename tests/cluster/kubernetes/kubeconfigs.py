@@ -18,7 +18,7 @@ THEIRS = os.path.join(TOOLS, "contender")
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kubeconfigs")
 
 
-def read_by(*command: str) -> Any:
+def read_by(*command: str) -> dict[str, Any] | None:
     """What a reader finds; None: it refuses, and why is noted."""
     p = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:

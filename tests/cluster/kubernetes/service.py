@@ -83,11 +83,11 @@ class Scene:
     def written_by(self) -> int:
         return int(self.slice()["metadata"]["annotations"]["lunarch.dev/token"])
 
-    def run(self, *args: str, config: Any = None) -> Any:
+    def run(self, *args: str, config: str | None = None) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "KUBECONFIG": config or self.config, "KUBERNETES_SERVICE_HOST": ""}
         return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE, env=env)
 
-    def check(self, service: str, config: Any = None, address: str = "10.0.0.9") -> tuple[int, str]:
+    def check(self, service: str, config: str | None = None, address: str = "10.0.0.9") -> tuple[int, str]:
         options = ("--service", service, *(("--address", address) if address else ()))
         r = self.run("check", "-e", WORK, "--lock", self.lock, *options, config=config)
         return r.returncode, r.stdout + r.stderr
@@ -447,7 +447,7 @@ SCENES = {
 }
 
 
-def play(c: Any, name: str) -> None:
+def play(c: Cluster, name: str) -> None:
     scene, rules = SCENES[name]
     try:
         s = Scene(c, name, rules)
