@@ -35,7 +35,7 @@ WORK = "while true do sleep(1) end"
 HOOKS = """
 return {{
   on_leading = function() print "leading" while true do sleep(1) end end,
-  on_stopping = function() print "stopping" while not io.open("{0}") do sleep(0.02) end print "let go" end,
+  on_stopping = function() print "drains" while not io.open("{0}") do sleep(0.02) end print "let go" end,
   on_stopped = function() print "stopped" end,
 }}
 """
@@ -202,14 +202,14 @@ def follows(s: Scene) -> None:
     b = s.candidate("10.0.0.2", script)
     b.event("new_leader")
     a.kill(signal.SIGTERM)
-    a.event("print", "stopping")
+    a.event("print", "drains")
     same(s.addresses(), [], "run: when on_stopping begins, the Service leads to nobody already")
     same(b.all("became_leader"), [], "run: and the lock is held still")
     open(gate, "w").close()
     same(a.leave(), 0, "run: it stops")
     same(
-        order(a, "service_withdrawn", "stopping", "let go", "stopped", "no_leader"),
-        ["service_withdrawn", "stopping", "let go", "stopped", "no_leader"],
+        order(a, "service_withdrawn", "drains", "let go", "stopped", "no_leader"),
+        ["service_withdrawn", "drains", "let go", "stopped", "no_leader"],
         "run: withdrawn, on_stopping, on_stopped, and the lock is released",
     )
     ok(s.leads_to("10.0.0.2"), "run: then it leads to the next leader")
