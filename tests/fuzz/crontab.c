@@ -38,7 +38,7 @@ static void judge_jobs(int jobs)
 	for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, jobs); i++) {
 		lua_rawgeti(L, jobs, i);
 		int job = lua_gettop(L);
-		must(text_of(job, "expression") && *text_of(job, "expression") && text_of(job, "zone"));
+		must(text_of(job, "time") && *text_of(job, "time") && text_of(job, "zone"));
 		must(text_of(job, "command") && text_of(job, "command")[strspn(text_of(job, "command"), " \t\r")] &&
 		     strcmp(text_of(job, "path"), "tab") == 0);
 		lua_getfield(L, job, "env");

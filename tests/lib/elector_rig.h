@@ -69,7 +69,7 @@ __attribute__((unused)) static struct elector_config rig_config(struct rig *s, n
 }
 
 __attribute__((unused)) static void rig_start(struct rig *s, const struct elector_config *config,
-                                               const struct elector_callbacks *user, void *arg)
+                                              const struct elector_callbacks *user, void *arg)
 {
 	struct err err;
 

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
 from tests.lib.candidates import STEADY, Candidate
 from tests.lib.player import END, FIELDS, LEAD, LOADED, SAVE, STARTED, STOPPED, TYPES, pack
@@ -27,7 +28,7 @@ NAMES = {number: name.lower() for name, number in TYPES.items()}
 
 
 def whole(kind: int, **known: int) -> bytes:
-    empty = {"u8": 0, "u32": 0, "u64": 0, "i64": 0, "str": ""}
+    empty: dict[str, Any] = {"u8": 0, "u32": 0, "u64": 0, "i64": 0, "str": "", "list": []}
     return pack(kind, *(known.get(name, empty[letters]) for letters, name in FIELDS[kind]))
 
 

@@ -216,6 +216,36 @@ static void times(void)
 	   "the longest lease does not overflow");
 }
 
+/* What a worker's message says, which may be anything. */
+static int copies(uint32_t option, int64_t number, size_t cut)
+{
+	struct buf list = { 0 };
+	struct election_settings s;
+
+	wire_said_put(&list, &(struct wire_said){ .option = option, .number = number });
+	list.len -= cut;
+	struct wire_election e = { .name = "",
+		                   .lock = "",
+		                   .identity = "",
+		                   .address = "",
+		                   .where = "",
+		                   .hooks = "",
+		                   .said = wire_parts(&list) };
+	bool good = election_settings_copy(&s, &e);
+	int said_count = good ? (int)s.said_count : -1;
+	election_settings_fini(&s);
+	buf_fini(&list);
+	return said_count;
+}
+
+static void messages(void)
+{
+	is_int(copies(OPTION_MAX_TERM, 5, 0), 1, "what a worker says of an option that has a key is kept");
+	ok(copies(OPTION_START_TIMEOUT, 5, 0) < 0 && copies(OPTIONS, 5, 0) < 0 && copies(UINT32_MAX, 5, 0) < 0,
+	   "of another, or of none, it makes no sense");
+	ok(copies(OPTION_MAX_TERM, 5, 1) < 0, "nor does one that is cut");
+}
+
 /* ---- who comes next ---- */
 
 static struct next_options joined;
@@ -438,6 +468,7 @@ int main(void)
 	environment();
 	scripts();
 	times();
+	messages();
 	next();
 	locks();
 	default_locks();

@@ -243,8 +243,8 @@ static void refusals(void)
 	   err.text);
 	config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
-	ok(elector_save(c.rig.elector, 1, "{", &err) < 0 && err.code == ERR_INVALID,
-	   "a checkpoint that is no JSON: %s", err.text);
+	ok(elector_save(c.rig.elector, 1, "{", &err) < 0 && err.code == ERR_INVALID, "a checkpoint that is no JSON: %s",
+	   err.text);
 	rig_fini(&c.rig);
 }
 
@@ -331,8 +331,7 @@ static void trouble(void)
 	ok(until(&c.rig, &c.troubles, 2), "a store that fails is told of each time");
 	is_str(c.trouble, "the store says no to a read", "in its words");
 	twist.read = LOCK_OK;
-	ok(until(&c.rig, &c.back, 1) && until(&c.rig, &c.leads, 1),
-	   "that it answers again is told, too, and it leads");
+	ok(until(&c.rig, &c.back, 1) && until(&c.rig, &c.leads, 1), "that it answers again is told, too, and it leads");
 	twist.write = LOCK_FAILED;
 	twist.code = ERR_DENIED;
 	elector_save(c.rig.elector, 1, "{\"n\":1}", &err);
@@ -504,8 +503,7 @@ static void foreign(void)
 	struct elector_config config = rig_config(&c.rig, LEASE);
 	start(&c, &config);
 	elector_bar(c.rig.elector, NULL);
-	ok(until(&c.rig, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s",
-	   c.trouble);
+	ok(until(&c.rig, &c.troubles, 1) && strstr(c.trouble, "no election record"), "a file of others: %s", c.trouble);
 	is_int(c.leads, 0, "nobody leads on it");
 	rig_fini(&c.rig);
 }
