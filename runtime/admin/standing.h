@@ -23,6 +23,7 @@ struct service;
 struct standing {         /* an election as it is now; borrowed during the call */
 	const char *name; /* of the election; "" = the lock's URL */
 	const struct elector *elector;
+	bool leaves; /* it is being ended, for good */
 	const struct elector_status *status;
 	const struct may_lead *may_lead; /* NULL: there is no such hook */
 	nsec lease;                      /* L */

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/duration.h"
 #include "commands/ctl_electors.h"
+#include "runner/order_table.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,9 +12,6 @@
 #include <sys/stat.h>
 
 #define SHOWN 12 /* elections of one elector that --list shows */
-
-const char *const ctl_orders[] = { "status", "is-leading", "why",    "resign", "handover",
-	                           "pause",  "resume",     "reload", NULL };
 
 /* A refusal is the elector's "no", or "not now"; everything else means that it could not be asked. */
 static int ctl_fail(const struct err *err)
@@ -218,10 +216,14 @@ static int order_check(const char *command, struct err *err)
 		err_set(err, ERR_USAGE, "which command? `lunarch ctl --help` lists them");
 		return -1;
 	}
-	for (size_t i = 0; ctl_orders[i]; i++)
-		if (strcmp(command, ctl_orders[i]) == 0)
-			return 0;
-	const char *near = options_nearest(command, ctl_orders);
+	const char *names[ORDERS + 1] = { 0 }, **name = names;
+	for (const struct order *x = order_table; x->name; x++)
+		if (x->usage)
+			*name++ = x->name;
+	const struct order *known = order_find(command);
+	if (known && known->usage)
+		return 0;
+	const char *near = options_nearest(command, names);
 	if (near)
 		return err_set(err, ERR_USAGE, "unknown command '%s': did you mean %s?", command, near);
 	return err_set(err, ERR_USAGE, "unknown command '%s': `lunarch ctl --help` lists them", command);

@@ -44,6 +44,5 @@ void help_version(void);
  * <file>, <directory>, <script>, <test>, <program>; <command N>: from word N on it is another program's command line.
  * The exit status: 1 if the command is none. */
 int complete_line(int argc, char **argv);
-extern const char *const ctl_orders[]; /* what `lunarch ctl` can be told; NULL at the end */
 
 #endif

@@ -5,6 +5,7 @@
 #include "commands/ctl_electors.h"
 #include "locks/lock.h"
 #include "serve/ask.h"
+#include "runner/order_table.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -201,8 +202,9 @@ static void offer_words(const struct typed *t)
 		[COMMAND_CRON] = "<file>",     [COMMAND_HISTORY] = "<script>",
 	};
 
-	for (const char *const *o = ctl_orders; t->command == COMMAND_CTL && !t->words && *o; o++)
-		puts(*o);
+	for (const struct order *o = order_table; t->command == COMMAND_CTL && !t->words && o->name; o++)
+		if (o->usage)
+			puts(o->name);
 	if (t->command == COMMAND_CRON && !t->words) {
 		offer("check", "what is wrong with crontabs");
 		offer("list", "when their jobs run next");

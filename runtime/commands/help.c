@@ -5,6 +5,7 @@
 #include "commands/commands.h"
 #include "locks/lock.h"
 #include "script/prelude.h"
+#include "runner/order_table.h"
 #include "script/versions.h"
 #include "version.h"
 
@@ -185,18 +186,6 @@ static const struct command_help {
 	[COMMAND_CTL] = {
 		"ctl [--list] [OPTIONS] COMMAND [SCRIPT.lua]",
 		"talk to a running elector",
-		"Commands:\n"
-		"  status           its elections: phase, term, token, time left, what keeps them from leading, who comes next\n"
-		"  is-leading       exit status 0 if it leads, 1 if not\n"
-		"  why              why it does not lead now, who comes next, then its last decisions with their times\n"
-		"  resign [DUR]     end the term, hand over, campaign again after DUR (preset: one lease); status 1 if it\n"
-		"                   does not lead: then it only sits out, if DUR is given\n"
-		"  handover         of the elector that leads: end the term and hand over to the candidate that comes next, or\n"
-		"                   to the one that --to names; prints who leads now, and for how long nobody did. Status 75 if\n"
-		"                   nobody comes next within --timeout, or not the one that --to names: the term goes on\n"
-		"  pause            stop campaigning; a running term goes on\n"
-		"  resume           campaign again\n"
-		"  reload           load the script again, as SIGHUP does; status 1 and the error if it cannot be loaded\n"
 		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked. An elector\n"
 		"that runs with --state-dir DIR is found only if ctl has the same --state-dir. Where several run, SCRIPT.lua,\n"
 		"--lock URL or --control PATH says which. --control is needed where two run the same script.",
@@ -275,11 +264,24 @@ static void print_option(const struct option_info *info)
 	printf("\n");
 }
 
+static void print_orders(void)
+{
+	puts("Commands:");
+	for (const struct order *x = order_table; x->name; x++) {
+		const char *column = x->usage, *line = x->help;
+		for (; column && *line; column = "", line += strcspn(line, "\n"), line += *line == '\n')
+			printf("  %-16s %.*s\n", column, (int)strcspn(line, "\n"), line);
+	}
+}
+
 void help_command(enum command command)
 {
 	const struct command_help *h = &helps[command];
 
-	printf("Usage: lunarch %s\n\n%s\n\nOptions:\n", h->usage, h->text);
+	printf("Usage: lunarch %s\n\n", h->usage);
+	if (command == COMMAND_CTL)
+		print_orders();
+	printf("%s\n\nOptions:\n", h->text);
 	for (enum option i = 0; i < OPTIONS; i++)
 		if (option_table[i].commands & 1u << command)
 			print_option(&option_table[i]);

@@ -2,22 +2,6 @@
 
 #include "admin/standing.h"
 
-#include <string.h>
-#include <unistd.h>
-
-static void exec_reply_hand_over(struct exec *x, const struct control_request *q, const struct standing *e,
-                                 struct buf *reply)
-{
-	nsec timeout = q->seconds < 0 ? HAND_OVER_TIMEOUT : (nsec)(q->seconds * (double)NSEC_PER_SEC);
-	struct err err;
-
-	if (x->leaving)
-		control_refuse(reply, "it is shutting down");
-	else if (standing_may_hand_over(reply, e) &&
-	         handover_begin(&x->handover, x->elector, q->ticket, q->to, timeout, &err) < 0)
-		control_refuse(reply, "%s", err.text);
-}
-
 static const char *exec_warmth(const struct exec *x)
 {
 	bool to_tell = x->warm.asked && x->is_next && x->hooks.state == TERM_NONE;
@@ -47,54 +31,41 @@ static void exec_stand(const struct exec *x, struct standing *out, struct electo
 	};
 }
 
-void exec_on_control(void *arg, const struct control_request *q, struct buf *reply)
+static bool exec_is_ending(const void *arg)
 {
-	struct exec *x = arg;
-	struct elector_status st;
-	struct standing e;
-	struct buf text = { 0 };
-
-	if (!x->elector) {
-		control_refuse(reply, "it is shutting down");
-		return;
-	}
-	exec_stand(x, &e, &st);
-	if (strcmp(q->command, "status") == 0) {
-		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"command\":", (int)getpid());
-		buf_json(reply, *x->shell ? "sh -c" : x->options->rest[0]);
-		buf_adds(reply, ",\"elections\":[");
-		standing_json(reply, &e);
-		buf_adds(reply, "]}");
-	} else if (strcmp(q->command, "is-leading") == 0) {
-		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
-	} else if (strcmp(q->command, "why") == 0) {
-		standing_tell(&text, &e);
-		state_file_tell(x->program.state_file, &text);
-		buf_adds(reply, "{\"ok\":true,\"text\":");
-		buf_json(reply, text.data ? text.data : "");
-		buf_adds(reply, "}");
-		buf_fini(&text);
-	} else if (strcmp(q->command, "resign") == 0) {
-		standing_not_resigned(&text, &e, q->seconds);
-		if (st.leading)
-			buf_adds(reply, "{\"ok\":true}");
-		else
-			control_refuse(reply, "%s", text.data);
-		buf_fini(&text);
-		if (!st.leading && q->seconds < 0)
-			return;
-		exec_tell(x,
-		          (struct term_event){ .kind = TERM_EV_RESIGN,
-		                               .sit_out = q->seconds < 0 ? NSEC_NEVER
-		                                                         : (nsec)(q->seconds * (double)NSEC_PER_SEC) });
-	} else if (strcmp(q->command, "handover") == 0) {
-		exec_reply_hand_over(x, q, &e, reply);
-	} else {
-		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
-	}
+	return ((const struct exec *)arg)->leaving;
 }
 
-void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
+static void exec_add_head(const void *arg, struct buf *out)
+{
+	const struct exec *x = arg;
+
+	buf_adds(out, "\"command\":");
+	buf_json(out, *x->shell ? "sh -c" : x->options->rest[0]);
+	buf_adds(out, ",");
+}
+
+static void exec_add_lines(const void *arg, struct buf *out)
+{
+	state_file_tell(((const struct exec *)arg)->program.state_file, out);
+}
+
+static void exec_resign(void *arg, const char *election, nsec sit_out)
+{
+	(void)election;
+	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
+}
+
+static int exec_hand_over(void *arg, const struct standing *e, const struct control_request *q, nsec timeout,
+                          struct err *err)
+{
+	struct exec *x = arg;
+
+	(void)e;
+	return handover_begin(&x->handover, x->elector, q->ticket, q->to, timeout, err);
+}
+
+static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	struct exec *x = arg;
 	struct elector_status st;
@@ -105,3 +76,13 @@ void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct st
 	exec_stand(x, &e, &st);
 	each(each_arg, &e);
 }
+
+const struct orders_ops exec_orders = {
+	.what = "a command under `lunarch exec`",
+	.list = exec_list_elections,
+	.ending = exec_is_ending,
+	.head = exec_add_head,
+	.tell = exec_add_lines,
+	.resign = exec_resign,
+	.hand_over = exec_hand_over,
+};

@@ -103,7 +103,6 @@ extern const struct elector_callbacks exec_elector_callbacks;
 void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents); /* --wait is over, or it is hopeless */
 void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents);    /* --shutdown-grace is over */
 void exec_on_signal(void *arg, int signal);
-void exec_on_control(void *arg, const struct control_request *q, struct buf *reply);
-void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg);
+extern const struct orders_ops exec_orders;
 
 #endif

@@ -21,8 +21,7 @@ static void exec_on_look(void *arg)
 static const struct program_ops program_ops = {
 	.signal = exec_on_signal,
 	.look = exec_on_look,
-	.control = exec_on_control,
-	.elections = exec_list_elections,
+	.orders = &exec_orders,
 };
 
 static int exec_make_elector(struct exec *x, const struct elector_config *c, struct err *err)

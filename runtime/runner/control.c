@@ -1,5 +1,7 @@
 #include "runner/control.h"
 
+#include "runner/order_table.h"
+
 #include "base/mem.h"
 #include "admin/events.h"
 #include "serve/listener.h"
@@ -50,12 +52,9 @@ static int status_of(const struct buf *reply)
 /* What changes something is asked for by POST alone: nobody who follows a link, or repeats a GET, gives an order. */
 const char *control_method(const char *command)
 {
-	static const char *const orders[] = { "resign", "handover", "pause", "resume", "reload", "run" };
+	const struct order *order = order_find(command);
 
-	for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
-		if (strcmp(command, orders[i]) == 0)
-			return "POST";
-	return "GET";
+	return order && order->changes ? "POST" : "GET";
 }
 
 /* "method", "path" or "parameters": what of the request cannot be. */

@@ -120,7 +120,7 @@ static void program_on_control(void *arg, const struct control_request *r, struc
 {
 	struct program *p = arg;
 
-	p->ops->control(p->arg, r, reply);
+	orders_answer(&(struct orders){ p->ops->orders, p->arg }, r, reply);
 }
 
 /* PID.sock, or PID-NAMESPACE.sock (proc_self_name), in the first directory that can be used. NULL: in none of them;
@@ -182,7 +182,7 @@ static void program_list_elections(void *arg, void (*each)(void *each_arg, const
 {
 	struct program *p = arg;
 
-	p->ops->elections(p->arg, each, each_arg);
+	p->ops->orders->list(p->arg, each, each_arg);
 }
 
 static struct standing_source program_source(struct program *p)

@@ -11,6 +11,7 @@
 #include "admin/admin.h"
 #include "admin/state_file.h"
 #include "runner/control.h"
+#include "runner/orders.h"
 #include "admin/events.h"
 #include "config/options.h"
 
@@ -23,9 +24,8 @@ struct death_watches;
 
 struct program_ops { /* all from the loop */
 	void (*signal)(void *arg, int signal);
-	void (*look)(void *arg); /* the machine was suspended or its clock set: look at the deadlines */
-	control_handler *control;
-	standing_list *elections; /* as they are now, for the admin endpoint */
+	void (*look)(void *arg);         /* the machine was suspended or its clock set: look at the deadlines */
+	const struct orders_ops *orders; /* its list is the admin endpoint's, too */
 };
 
 struct program {
