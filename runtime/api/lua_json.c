@@ -304,7 +304,7 @@ static void out_add(struct json_out *o, const struct path *p, const char *s, siz
 {
 	if (o->len + len > BYTES_MAX)
 		refuse(o->L, p, lua_pushfstring(o->L, "more than %d MB", BYTES_MAX >> 20));
-	if (o->len + len > o->room) {
+	if (!o->data || o->len + len > o->room) {
 		size_t room = 2 * (o->len + len);
 		char *data = lua_newuserdatauv(o->L, room, 0);
 		if (o->len)
