@@ -307,7 +307,7 @@ static void out_add(struct json_out *o, const struct path *p, const char *s, siz
 	if (!o->data || o->len + len > o->room) {
 		size_t room = 2 * (o->len + len);
 		char *data = lua_newuserdatauv(o->L, room, 0);
-		if (o->len)
+		if (o->data)
 			memcpy(data, o->data, o->len);
 		lua_replace(o->L, 2);
 		o->data = data;

@@ -291,7 +291,7 @@ static bool listing_is(const struct lock_listing *l, const char *const *names)
 {
 	size_t count = 0;
 
-	while (names[count] && count < l->count && strcmp(l->name[count], names[count]) == 0)
+	while (count < l->count && names[count] && strcmp(l->name[count], names[count]) == 0)
 		count++;
 	return !names[count] && count == l->count && !l->more;
 }

@@ -98,7 +98,7 @@ static enum store_verdict race_is_true(const struct store_race *r, int winners, 
 	else if (winners == 1 && (!last || last->outcome != LOCK_OK))
 		err_set(why, ERR_INVALID, "one of %d writers was told that it had won, but %s is in the store",
 		        r->count, last ? "another one's record" : "none of their records");
-	else if (winners == 1 && strcmp(last->version.text, r->at.text) != 0)
+	else if (last && winners == 1 && strcmp(last->version.text, r->at.text) != 0)
 		err_set(why, ERR_INVALID,
 		        "the winner was told that its record has the version \"%s\", and it has \"%s\"",
 		        last->version.text, r->at.text);
