@@ -2,10 +2,13 @@
 
 Not what they compete for: stores.py and servers.py start that. Used by all tests with a real election."""
 
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -43,21 +46,32 @@ class Logged:
         self.process, self.pid = process, process.pid
         self.events: list[dict[str, Any]] = []
         self.news = threading.Condition()
-        self.closed = False
+        self.closed, self.read_from = False, log.fileno()
         threading.Thread(target=self._read, args=(log,), daemon=True).start()
 
     def _read(self, log: IO[str]) -> None:
+        """Takes what there is under the lock, so that who holds it knows what is still to come (leave)."""
+        ready, rest = select.poll(), b""
+        ready.register(log, select.POLLIN)
         with log:
-            for line in log:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    event = {"event": "unparsed", "message": line.rstrip()}
-                event["seen"] = time.monotonic()
+            while not self.closed:
+                ready.poll()
                 with self.news:
-                    self.events.append(event)
+                    chunk = os.read(log.fileno(), 1 << 16)
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    self.closed = not chunk
+                    for line in lines + [rest] * (self.closed and bool(rest)):
+                        self._take(line)
                     self.news.notify_all()
-        self.closed = True
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            event = {"event": "unparsed", "message": line.decode(errors="replace").rstrip()}
+        self.events.append({**event, "seen": time.monotonic()})
 
     def all(self, event: str, text: str = "") -> list[dict[str, Any]]:
         return [e for e in list(self.events) if e.get("event") == event and text in e.get("message", "")]
@@ -65,7 +79,7 @@ class Logged:
     def wait(self, event: str, text: str = "", count: int = 1, patience: float = PATIENCE) -> dict[str, Any] | None:
         """The so-many-th such event, or None if it does not come."""
         with self.news:
-            self.news.wait_for(lambda: len(self.all(event, text)) >= count, patience)
+            self.news.wait_for(lambda: self.closed or len(self.all(event, text)) >= count, patience)
         found = self.all(event, text)
         return found[count - 1] if len(found) >= count else None
 
@@ -86,11 +100,18 @@ class Logged:
             pass
 
     def leave(self, patience: float = PATIENCE) -> int | None:
-        """Waits for its end; its status, or None if it does not end."""
+        """Waits for its end; its status, or None if it does not end. All that it has said is known then."""
         try:
-            return self.process.wait(patience)
+            status = self.process.wait(patience)
         except subprocess.TimeoutExpired:
             return None
+        wait_for(self._is_read)
+        return status
+
+    def _is_read(self) -> bool:
+        """What it may have left behind can hold its log open, so that is not always closed."""
+        with self.news:
+            return self.closed or fcntl.ioctl(self.read_from, termios.FIONREAD, bytes(4)) == bytes(4)
 
     def ask_to_stop(self, sig: int = signal.SIGTERM) -> None:
         """Whatever state it is in."""
