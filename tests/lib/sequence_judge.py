@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 DEFECTS = ("bug", "elector_message", "worker_malformed", "worker_failed", "script_host_failed", "unparsed")
 STALL_S = 0.15  # of a machine that stood still for so long an overlap shows nothing: the kill allowance is 0.4 s
 
+BRIEF_S = 0.1
 TICK_S = 0.02  # what /proc/uptime shows is up to 10 ms older
 
 
@@ -117,6 +118,14 @@ def _rests(w: Any, seen: list[Act], lives: dict[str, Any]) -> None:
         before[a.lock] = a.identity
 
 
+def _was_brief(life: Any, token: int) -> bool:
+    """That term ended so soon that a worker which the machine held up may have heard of both at once."""
+    began, ends = (
+        [e["seen"] for e in life.c.all(event) if e.get("token") == token] for event in ("became_leader", "stopping")
+    )
+    return bool(began and ends) and ends[0] - began[0] < BRIEF_S
+
+
 def _dropped(w: Any, life: Any, a: Act) -> bool:
     """docs/scripting.md, The hooks: when on_stopped does not run, or not to its beginning."""
     if life.killed or life.asked_to_end > 1:
@@ -149,7 +158,7 @@ def _pairs(w: Any, seen: list[Act], lives: dict[str, Any]) -> None:
             w.fail("unpaired", f"on_stopped of {many[0].name} ran {len(many)} times for token {key[1]}")
             return
         # A worker that is busy hears that its term began and that it ends in one moment.
-        busy = any(w.scripts[v].has("busy") for v in life.versions)
+        busy = any(w.scripts[v].has("busy") for v in life.versions) or _was_brief(life, key[1])
         if key not in began and not life.kills and not busy:
             w.fail("unpaired", f"on_stopped of {many[0].name} for token {key[1]}, which never began")
             return
