@@ -79,6 +79,8 @@ static bool way_receive(struct faults_way *w, struct buf *m)
 	char *room = buf_more(m, DRIVER_MAX + 1);
 	ssize_t n = recv(w->from, room, DRIVER_MAX + 1, MSG_DONTWAIT);
 
+	if (n < 0 && errno == ECONNRESET) /* it ended with messages unread; what it sent follows */
+		n = recv(w->from, room, DRIVER_MAX + 1, MSG_DONTWAIT);
 	m->len = n > 0 ? (size_t)n : 0;
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		faults_let_go(w->faults);
