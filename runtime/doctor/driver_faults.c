@@ -76,6 +76,7 @@ static bool way_is_free(const struct faults_way *w)
 /* false: nothing has come, or the end is gone. */
 static bool way_receive(struct faults_way *w, struct buf *m)
 {
+	m->len = 0;
 	char *room = buf_more(m, DRIVER_MAX + 1);
 	ssize_t n = recv(w->from, room, DRIVER_MAX + 1, MSG_DONTWAIT);
 
@@ -99,6 +100,18 @@ static void way_on_io(struct ev_loop *loop, ev_io *io, int revents)
 		way_await(w, w->to, EV_WRITE);
 	else if (way_receive(w, &m) && !w->spoils(w->faults, &m))
 		way_send(w, &m);
+	buf_fini(&m);
+}
+
+/* The link hears of a driver's end by the reaper, which may be before its last message came through here. */
+static void faults_on_ended(struct lock_tap *tap)
+{
+	struct driver_faults *f = (struct driver_faults *)tap;
+	struct buf m = { 0 };
+
+	while (f->in.from >= 0 && way_receive(&f->in, &m))
+		if (!f->in.spoils(f, &m))
+			way_send(&f->in, &m);
 	buf_fini(&m);
 }
 
@@ -234,6 +247,7 @@ struct driver_faults *driver_faults_new(struct ev_loop *loop, struct lock_env *e
 	struct driver_faults *f = mem_zero(sizeof *f);
 
 	f->tap.started = faults_on_started;
+	f->tap.ended = faults_on_ended;
 	f->loop = loop;
 	way_init(&f->out, f, faults_spoil_question);
 	way_init(&f->in, f, faults_spoil_answer);

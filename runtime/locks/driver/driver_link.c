@@ -181,6 +181,8 @@ static void link_on_ended(void *arg, int status)
 
 	k->child = NULL;
 	lock_link_enter(&k->link);
+	if (k->link.env->tap)
+		k->link.env->tap->ended(k->link.env->tap);
 	if (!k->link.ending)
 		link_receive(k, INT32_MAX);
 	if (!lock_link_ended(&k->link, number)) {

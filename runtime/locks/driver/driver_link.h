@@ -14,9 +14,11 @@
 #include <sys/types.h>
 
 /* Stands between links and their drivers, for the examination of a lock file (struct lock_env). started: pid is a new
- * driver, and fd the socket to it, which is its own now; it gives the socket that the link has in its place. */
+ * driver, and fd the socket to it, which is its own now; it gives the socket that the link has in its place. ended: a
+ * driver has, so all that it had said is handed on before this returns. */
 struct lock_tap {
 	int (*started)(struct lock_tap *tap, pid_t pid, int fd);
+	void (*ended)(struct lock_tap *tap);
 };
 
 struct driver_link_events {
