@@ -12,6 +12,7 @@ scripts/git.sh ls-files '*.py' | xargs mypy --no-error-summary
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
 mkdir -p build/lint/cppcheck
 make -s -k -j "$(nproc)" --output-sync=target CI=1 BUILD=build/lint all tidy >build/lint/log 2>&1 || { grep -vE '^  [A-Z]+ ' build/lint/log; exit 1; }
+lua5.4 scripts/rooms.lua --calls build/lint
 cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -Iruntime -Ibuild/lint \
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=getpwnamCalled --suppress=getgrgidCalled --suppress=getgrnamCalled --suppress=invalidFunctionArg:runtime/locks/file/file_op.c --suppress=memleak:runtime/locks/file/file_op.c \
   --suppress=missingIncludeSystem '--suppress=preprocessorErrorDirective:*.pb-c.h' --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \

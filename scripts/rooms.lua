@@ -1,5 +1,6 @@
 -- Checks that the sources keep to scripts/rooms.txt and define each struct, union and enum once; draws the rooms for docs/design.md.
--- lua5.4 scripts/rooms.lua --check: silent if all is well.  --draw: the picture (Mermaid) and the table of rooms, which the docs must hold.
+-- lua5.4 scripts/rooms.lua --check: silent if all is well.  --calls FOLDER: the same for the objects in FOLDER/obj: what a file calls
+-- without including it itself.  --draw: the picture (Mermaid) and the table of rooms, which the docs must hold.
 
 local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
 local LIBRARIES <const> = { ["ev.h"] = "ev.h", ["lua.h"] = "lua", ["lauxlib.h"] = "lua", ["lualib.h"] = "lua", ["curl/curl.h"] = "curl",
@@ -14,6 +15,7 @@ local DOCS <const> = "docs/design.md"
 
 local rooms, order, problems = {}, {}, {}
 local defended = {} -- "FILE FILE": the first may include the second although that makes a circle
+local excused = {} -- "FILE ROOM": the file may use a symbol of the room although the room is not below its own
 
 local function problem(...)
 	problems[#problems + 1] = string.format(...)
@@ -50,6 +52,10 @@ local function read_rooms()
 		if from then
 			defended[from .. " " .. to] = true
 		end
+		local user, used = line:match("^call ([%w/_]+) ([%w/]+): %g")
+		if user then
+			excused[user .. " " .. used] = "unmet"
+		end
 		local name, header, rest = line:match("^([%w/]+) %(([%w_/]+%.h)%):(.*)$")
 		if name then
 			local below, libraries = rest:match("^([^|]*)|?(.*)$")
@@ -60,7 +66,7 @@ local function read_rooms()
 				end
 			end
 			order[#order + 1] = name
-		elseif not from and line:find "^[^#]" then
+		elseif not from and not user and line:find "^[^#]" then
 			problem("scripts/rooms.txt: \"%s\" is no line of the form ROOM (HEADER): rooms | libraries", line)
 		end
 	end
@@ -261,6 +267,46 @@ local function check_tests()
 	end
 end
 
+-- What each object of `folder` defines and uses, by nm(1): files are named without their folder and ending. `files`: the sources that
+-- are there; an object may be left of one that is gone.
+local function read_symbols(folder, files)
+	local owner, uses = {}, {}
+	local list <close> = assert(io.popen("find " .. folder .. "/obj -name '*.o' | LC_ALL=C sort | xargs nm -A -g"))
+	for line in list:lines() do
+		local file, kind, symbol = line:match "/obj/([^:]*)%.o:%s*%x*%s+(%a) (%S+)$"
+		if file and files["runtime/" .. file .. ".c"] then
+			if kind == "U" then
+				uses[#uses + 1] = { file = file, symbol = symbol }
+			else
+				owner[symbol] = file
+			end
+		end
+	end
+	return owner, uses
+end
+
+-- An include says what a file may call. This says what it calls: by a header that another header includes, or by a name that it declares itself.
+local function check_calls(folder, files)
+	local owner, uses = read_symbols(folder, files)
+	if #uses == 0 then
+		problem("%s: no objects to look at: run make first", folder)
+	end
+	for _, use in ipairs(uses) do
+		local from, to = room_of(use.file), owner[use.symbol] and room_of(owner[use.symbol])
+		local excuse = to and use.file .. " " .. to
+		if to and excused[excuse] then
+			excused[excuse] = "met"
+		elseif to and to ~= from and not rooms[from].below[to] then
+			problem("runtime/%s.c uses %s of %s, which %s may not (scripts/rooms.txt)", use.file, use.symbol, to, from)
+		end
+	end
+	for pair, state in pairs(excused) do
+		if state ~= "met" then
+			problem("scripts/rooms.txt: call %s: there is none any more", pair)
+		end
+	end
+end
+
 local function end_with_problems()
 	if #problems > 0 then
 		table.sort(problems)
@@ -276,6 +322,11 @@ if arg[1] == "--draw" then
 	return
 end
 local files = list_files()
+if arg[1] == "--calls" then
+	check_calls(arg[2], files)
+	end_with_problems()
+	return
+end
 check_rooms(files)
 check_circles(files)
 check_names(files)

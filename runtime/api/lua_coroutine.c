@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "script/bind.h"
 #include "script/scheduler.h"
 
@@ -186,7 +187,7 @@ static const luaL_Reg replacements[] = {
 	{ NULL, NULL },
 };
 
-void bind_coroutine(lua_State *L)
+void api_open_coroutine(lua_State *L)
 {
 	lua_getglobal(L, "coroutine");
 	for (const luaL_Reg *r = replacements; r->name; r++) {

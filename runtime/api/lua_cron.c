@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "cron/cron.h"
 #include "cron/zone.h"
 #include "script/bind.h"
@@ -96,7 +97,7 @@ static const luaL_Reg methods[] = {
 	{ NULL, NULL },
 };
 
-void bind_cron(lua_State *L)
+void api_open_cron(lua_State *L)
 {
 	luaL_newmetatable(L, CRON_TYPE);
 	luaL_newlib(L, methods);

@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "script/bind.h"
 #include "script/child.h"
 
@@ -464,7 +465,7 @@ static const luaL_Reg methods[] = {
 	{ NULL, NULL },
 };
 
-void bind_exec(lua_State *L)
+void api_open_exec(lua_State *L)
 {
 	luaL_setfuncs(L, natives, 0);
 	luaL_newlib(L, methods);

@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "script/bind.h"
 
 #include <lauxlib.h>
@@ -533,7 +534,7 @@ static const luaL_Reg functions[] = {
 	{ NULL, NULL },
 };
 
-void bind_json(lua_State *L)
+void api_open_json(lua_State *L)
 {
 	luaL_newmetatable(L, ARRAY_TYPE);
 	lua_pop(L, 1);

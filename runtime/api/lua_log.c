@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "script/bind.h"
 #include "script/scheduler.h"
 
@@ -80,7 +81,7 @@ static void catch_warnings(lua_State *L)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, b);
 }
 
-void bind_log(lua_State *L)
+void api_open_log(lua_State *L)
 {
 	catch_warnings(L);
 	lua_pushcfunction(L, log_emit);

@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "script/bind.h"
 #include "script/scheduler.h"
 
@@ -98,7 +99,7 @@ static const luaL_Reg methods[] = {
 	{ NULL, NULL },
 };
 
-void bind_signals(lua_State *L)
+void api_open_signals(lua_State *L)
 {
 	luaL_newmetatable(L, SIGNAL_TYPE);
 	luaL_newlib(L, methods);

@@ -1,3 +1,4 @@
+#include "api/api.h"
 #include "base/clock.h"
 #include "lease/record.h"
 #include "script/bind.h"
@@ -46,7 +47,7 @@ static const luaL_Reg functions[] = {
 	{ NULL, NULL },
 };
 
-void bind_time(lua_State *L)
+void api_open_time(lua_State *L)
 {
 	luaL_newlib(L, functions);
 	lua_setfield(L, -2, "time");

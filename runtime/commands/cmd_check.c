@@ -5,7 +5,8 @@
 #include "client/record_text.h"
 #include "commands/script_probe.h"
 #include "commands/unit_env.h"
-#include "script/inspect.h"
+#include "lease/lease.h"
+#include "script/worker/inspect.h"
 #include "service/service.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 #include "process/kernel.h"
 #include "runner/run.h"
 #include "runner/run_control.h"
-#include "script/worker.h"
+#include "script/worker/worker.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 #include "locks/lock_identity.h"
 #include "client/record_text.h"
 #include "commands/named_lock.h"
+#include "lease/record.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 
 #include "runner/run.h"
 #include "runner/run_control.h"
-#include "script/worker.h"
+#include "script/worker/worker.h"
 
 static int choose_script(struct run *r)
 {

@@ -3,7 +3,7 @@
 #include "driver/driver.h"
 #include "locks/lock_url.h"
 #include "process/guard.h"
-#include "script/worker.h"
+#include "script/worker/worker.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,5 +1,6 @@
 #include "driver/driver.h"
 
+#include "api/api.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "driver/driver_state.h"
@@ -146,9 +147,11 @@ int driver_main(int argc, char **argv)
 		return 1;
 	}
 	timeline_init(&p.timeline, p.loop);
-	const struct script_spec spec = {
-		.loop = p.loop, .timeline = &p.timeline, .memory_max = LUA_MEMORY_MAX, .send = process_drop
-	};
+	const struct script_spec spec = { .loop = p.loop,
+		                          .timeline = &p.timeline,
+		                          .memory_max = LUA_MEMORY_MAX,
+		                          .natives = api_open,
+		                          .send = process_drop };
 	p.driver = (struct driver){
 		.timeline = &p.timeline, .script = script_new(&spec), .send = process_send, .arg = &p
 	};

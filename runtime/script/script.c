@@ -148,14 +148,8 @@ static void open_natives(struct script *s)
 	lua_State *L = s->L;
 
 	lua_newtable(L);
-	bind_coroutine(L);
+	s->spec.natives(L);
 	bind_tasks(L);
-	bind_signals(L);
-	bind_exec(L);
-	bind_json(L);
-	bind_log(L);
-	bind_time(L);
-	bind_cron(L);
 	bind_failures(L);
 	term_bind_checkpoint(L);
 	term_bind_requests(L, s);

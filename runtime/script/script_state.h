@@ -22,7 +22,8 @@ struct script_spec { /* borrowed for as long as the script lives */
 	size_t memory_max;       /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
 	bool eval;               /* source is the text itself, not a path */
 	const char *source;
-	char *const *args; /* of the script, NULL-terminated */
+	char *const *args;             /* of the script, NULL-terminated */
+	void (*natives)(lua_State *L); /* adds what the script can call to the table at the top: api_open */
 	void (*send)(void *arg, const struct buf *message);
 	void *arg;
 	/* For `lunarch test`: lua/test/simulated.lua calls it instead of what exec, http and the like do. NULL: they do

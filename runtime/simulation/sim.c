@@ -1,6 +1,7 @@
 #include "simulation/sim.h"
 
 #include "base/mem.h"
+#include "lease/record.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,7 +1,10 @@
 #include "simulation/sim.h"
 
 #include "admin/script_jobs.h"
+#include "api/api.h"
 #include "base/mem.h"
+#include "process/deadline_page.h"
+#include "process/wire.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -555,6 +558,7 @@ static void node_load(struct sim_node *n)
 		.page = n->page,
 		.source = n->sim->setup.script,
 		.args = (char *const *)n->machine->args,
+		.natives = api_open,
 		.send = node_script_sends,
 		.arg = n,
 		.stub = testing_stub,

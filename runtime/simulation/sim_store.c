@@ -1,6 +1,7 @@
 #include "simulation/sim_store.h"
 
 #include "base/mem.h"
+#include "lease/record.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 #include "simulation/testing.h"
 
+#include "api/api.h"
 #include "base/mem.h"
 #include "script/bind.h"
 #include "script/environment.h"
@@ -457,7 +458,7 @@ static void open_natives(struct testing *t)
 	lua_pushliteral(L, "testing");
 	lua_call(L, 1, 1);
 	lua_newtable(L);
-	bind_json(L);
+	api_open_json(L);
 	bind_failures(L);
 	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, natives, 1);

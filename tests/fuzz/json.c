@@ -2,7 +2,7 @@
  * text, and nothing but a failure with a message comes of any bytes. */
 #include "fuzz.h"
 
-#include "script/bind.h"
+#include "api/api.h"
 
 #include <lauxlib.h>
 #include <lualib.h>
@@ -14,7 +14,7 @@ static void open_state(void)
 	L = luaL_newstate();
 	luaL_openlibs(L);
 	lua_newtable(L);
-	bind_json(L);
+	api_open_json(L);
 	lua_getfield(L, -1, "json");
 	lua_replace(L, 1); /* which stays there */
 	lua_settop(L, 1);

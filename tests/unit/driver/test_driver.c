@@ -1,5 +1,6 @@
 #include "driver/driver_state.h"
 
+#include "api/api.h"
 #include "base/mem.h"
 #include "driver/driver_calls.h"
 #include "driver/driver_file.h"
@@ -93,7 +94,9 @@ static void rig_init(struct rig *r, const char *functions)
 	        functions);
 	fclose(f);
 	timeline_init_virtual(&r->timeline, &seconds);
-	spec = (struct script_spec){ .loop = ev_default_loop(0), .timeline = &r->timeline, .send = drop };
+	spec = (struct script_spec){
+		.loop = ev_default_loop(0), .timeline = &r->timeline, .natives = api_open, .send = drop
+	};
 	r->driver =
 		(struct driver){ .timeline = &r->timeline, .script = script_new(&spec), .send = rig_send, .arg = r };
 	driver_init(&r->driver);

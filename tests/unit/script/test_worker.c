@@ -5,7 +5,7 @@
 #include "process/deadline_page.h"
 #include "process/sources.h"
 #include "process/wire.h"
-#include "script/worker.h"
+#include "script/worker/worker.h"
 #include "proc_look.h"
 #include "tap.h"
 

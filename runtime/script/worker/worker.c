@@ -1,8 +1,10 @@
-#include "script/worker.h"
+#include "script/worker/worker.h"
 
+#include "api/api.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "loop/timeline.h"
 #include "process/channel.h"
 #include "process/guard.h"
 #include "process/sources.h"
@@ -191,6 +193,7 @@ int worker_main(int argc, char **argv, int go)
 		                          .eval = strcmp(argv[7], "eval") == 0,
 		                          .source = argv[8],
 		                          .args = argv + 9,
+		                          .natives = api_open,
 		                          .send = worker_send,
 		                          .arg = &w };
 	w.script = script_new(&spec);

@@ -1,5 +1,6 @@
-#include "script/inspect.h"
+#include "script/worker/inspect.h"
 
+#include "api/api.h"
 #include "base/module.h"
 #include "script/script.h"
 
@@ -60,7 +61,7 @@ void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, in
 {
 	static char *const none[] = { NULL };
 	char **environment = environ; /* script_new replaces it */
-	const struct script_spec spec = { .source = "", .args = none, .send = send_nothing };
+	const struct script_spec spec = { .source = "", .args = none, .natives = api_open, .send = send_nothing };
 	struct script *s = script_new(&spec);
 	lua_State *L = luaL_newstate();
 

@@ -1,4 +1,6 @@
-/* The worker: the process that runs the script, with a Lua state, a loop and the scheduler.
+/* Room script/worker: the process of a script: it loads a script and runs it, or looks for mistakes in it.
+ *
+ * The worker: the process that runs the script, with a Lua state, a loop and the scheduler.
  * It knows no lock and no elector: it has the shared page, and gets messages.
  * Used by the guard, which forks it; by main.c, for the tests, as the role `-x worker WIREFD PAGEFD MARKSFD KEPTFD
  * LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]`.
