@@ -2,7 +2,7 @@
  * or what is wrong is said with its line. */
 #include "fuzz.h"
 
-#include "script/bind.h"
+#include "api/api.h"
 #include "script/script.h"
 
 #include <lauxlib.h>
@@ -19,7 +19,7 @@ static void open_state(void)
 	lua_pushliteral(L, "crontab");
 	lua_call(L, 1, 1);
 	lua_newtable(L);
-	bind_cron(L);
+	api_open_cron(L);
 	lua_getfield(L, -1, "cron");
 	lua_replace(L, -2);
 	lua_call(L, 1, 1);

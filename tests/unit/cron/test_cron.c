@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "cron/cron.h"
 #include "cron/zone.h"
+#include "api/api.h"
 #include "script/bind.h"
 #include "script/prelude.h"
 #include "tap.h"
@@ -442,7 +443,7 @@ static void test_year(int failovers)
 
 	luaL_openlibs(L);
 	lua_newtable(L);
-	bind_cron(L);
+	api_open_cron(L);
 	bind_failures(L);
 	lua_setglobal(L, "natives");
 	luaL_loadfile(L, "tests/unit/cron/cron_year.lua");
