@@ -14,7 +14,7 @@ VERSION := $(RELEASE)$(if $(COMMIT),$(if $(shell scripts/git.sh tag --points-at 
 PKGS    := lua5.4 jansson
 HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation
+WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation -Wno-c2x-extensions
 WERROR  ?= $(if $(CI),-Werror,)
 # Against those who find a mistake in memory before we do. HARDEN= leaves it out (instrumented builds). _FORTIFY_SOURCE needs
 # optimization; -U: a distribution's own flags may set it, too. tests/cli/security_elf.py reads from the files what came of it.

@@ -178,12 +178,10 @@ bool grpc_under_way(const struct grpc_call *c)
 /* ---- sending ---- */
 
 static ssize_t stream_read_out(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t most, uint32_t *flags,
-                               nghttp2_data_source *source, void *arg)
+                               nghttp2_data_source *, void *)
 {
 	struct grpc_stream *s = nghttp2_session_get_stream_user_data(session, id);
 
-	(void)source;
-	(void)arg;
 	if (!s)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	size_t n = s->out.len - s->out_sent;
@@ -335,36 +333,31 @@ static struct grpc_stream *stream_of(nghttp2_session *session, int32_t id)
 	return nghttp2_session_get_stream_user_data(session, id);
 }
 
-static int block_on_begin(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+static int block_on_begin(nghttp2_session *session, const nghttp2_frame *frame, void *)
 {
 	struct grpc_stream *s = stream_of(session, frame->hd.stream_id);
 
-	(void)arg;
 	if (s)
 		grpc_answer_block(&s->answer);
 	return 0;
 }
 
 static int block_on_field(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
-                          const uint8_t *value, size_t value_len, uint8_t flags, void *arg)
+                          const uint8_t *value, size_t value_len, uint8_t, void *)
 {
 	struct grpc_stream *s = stream_of(session, frame->hd.stream_id);
 
-	(void)flags;
-	(void)arg;
 	if (s && !grpc_answer_field(&s->answer, (const char *)name, name_len, (const char *)value, value_len))
 		stream_fail(s, false, true, "the server's headers are longer than 64 KB");
 	return 0;
 }
 
 /* The callback of a message may end the call, so the stream is looked up again after each. */
-static int stream_on_body(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t len,
-                          void *arg)
+static int stream_on_body(nghttp2_session *session, uint8_t, int32_t id, const uint8_t *bytes, size_t len, void *arg)
 {
 	struct grpc *g = arg;
 	struct grpc_stream *s;
 
-	(void)flags;
 	while (len > 0 && (s = stream_of(session, id))) {
 		struct buf whole;
 		struct err err = { 0 };
@@ -490,12 +483,11 @@ static int frame_on_made(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 /* A request that is too long, or that met a GOAWAY. */
-static int frame_on_unmade(nghttp2_session *session, const nghttp2_frame *frame, int code, void *arg)
+static int frame_on_unmade(nghttp2_session *, const nghttp2_frame *frame, int code, void *arg)
 {
 	struct grpc *g = arg;
 	struct grpc_stream *s = g->active.first;
 
-	(void)session;
 	while (s && (frame->hd.type != NGHTTP2_HEADERS || s->id != frame->hd.stream_id))
 		s = s->next;
 	if (s)

@@ -300,13 +300,11 @@ static void call_arm(struct http_call *c)
 }
 
 /* The timer is not moved with each byte: when it is due, it is set again if the limit has not passed. */
-static void call_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void call_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct http_call *c = w->data;
 	struct instant now = clock_now();
 
-	(void)loop;
-	(void)revents;
 	if (c->ended && !c->paused)
 		return;
 	if (has_deadline(c) && instant_passed(c->r.by, now))
@@ -393,10 +391,8 @@ void http_pause(struct http_call *c, bool paused)
 
 /* ---- clients ---- */
 
-static void http_on_kick(struct ev_loop *loop, ev_timer *w, int revents)
+static void http_on_kick(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop;
-	(void)revents;
 	http_tell(w->data);
 }
 

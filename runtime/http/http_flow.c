@@ -16,14 +16,10 @@
 #define SEND_LOW (64 * 1024)
 #define LIMIT_DEFAULT (16 * 1024 * 1024)
 
-static int call_on_prereq(void *arg, char *ip, char *local_ip, int port, int local_port)
+static int call_on_prereq(void *arg, char *, char *, int, int)
 {
 	struct http_call *c = arg;
 
-	(void)ip;
-	(void)local_ip;
-	(void)port;
-	(void)local_port;
 	if (!c->sent)
 		c->sent_at = c->heard_at = clock_now();
 	c->repeated |= c->sent;
@@ -145,14 +141,13 @@ static size_t call_on_read(char *to, size_t size, size_t count, void *arg)
 	return len;
 }
 
-static curl_socket_t call_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+static curl_socket_t call_on_open(void *arg, curlsocktype, struct curl_sockaddr *a)
 {
 	struct http_call *c = arg;
 	char ip[HTTP_IP] = "";
 	const void *in6 = &((const struct sockaddr_in6 *)(const void *)&a->addr)->sin6_addr;
 	const void *in = &((const struct sockaddr_in *)(const void *)&a->addr)->sin_addr;
 
-	(void)purpose;
 	if (a->family == AF_INET || a->family == AF_INET6)
 		inet_ntop(a->family, a->family == AF_INET ? in : in6, ip, sizeof ip);
 	if (http_is_doubted(c->client, ip)) {
@@ -173,12 +168,11 @@ static void set_tcp(int fd, int option, int value)
 	(void)!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-static int call_on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+static int call_on_socket(void *arg, curl_socket_t fd, curlsocktype)
 {
 	const struct http_call *c = arg;
 	int stall_ms = (int)(c->client->o.stall / NSEC_PER_MS), stall_s = stall_ms / 1000, on = 1;
 
-	(void)purpose;
 	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0) {
 		set_tcp(fd, TCP_KEEPIDLE, stall_s / 2 > 1 ? stall_s / 2 : 1);
 		set_tcp(fd, TCP_KEEPINTVL, stall_s / 4 > 1 ? stall_s / 4 : 1);

@@ -55,20 +55,17 @@ static void pool_act(struct http_pool *p, curl_socket_t fd, int events)
 	http_tell(h); /* p may be gone */
 }
 
-static void sock_on_io(struct ev_loop *loop, ev_io *w, int revents)
+static void sock_on_io(struct ev_loop *, ev_io *w, int revents)
 {
 	struct sock *s = w->data;
 
-	(void)loop;
 	pool_act(s->pool, w->fd,
 	         (revents & EV_READ ? CURL_CSELECT_IN : 0) | (revents & EV_WRITE ? CURL_CSELECT_OUT : 0) |
 	                 (revents & EV_ERROR ? CURL_CSELECT_ERR : 0));
 }
 
-static void pool_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void pool_on_timer(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop;
-	(void)revents;
 	pool_act(w->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
@@ -113,11 +110,10 @@ static int pool_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void
 }
 
 /* The timer is never early: libcurl asks for a time only once, and does nothing if it is called before. */
-static int pool_on_set_timer(CURLM *multi, long ms, void *arg)
+static int pool_on_set_timer(CURLM *, long ms, void *arg)
 {
 	struct http_pool *p = arg;
 
-	(void)multi;
 	ev_timer_stop(p->client->loop, &p->timer);
 	if (ms < 0)
 		return 0;

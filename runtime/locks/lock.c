@@ -284,9 +284,8 @@ struct offload *lock_lookups(struct lock_env *env)
 	return lock_env_share(env, &key, make_lookups, drop_lookups, NULL);
 }
 
-static void *make_reaper(struct lock_env *env, struct err *err)
+static void *make_reaper(struct lock_env *env, struct err *)
 {
-	(void)err;
 	return reaper_new(env->loop);
 }
 

@@ -11,12 +11,10 @@
 #define LOOK_S 2.  /* where there are no notices */
 #define RAISE_S 1. /* between tries to get them back */
 
-static void member_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void member_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_member *m = w->data;
 
-	(void)loop;
-	(void)revents;
 	m->changed(m->arg);
 }
 
@@ -139,9 +137,8 @@ void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct l
 	twalk_r(b->channels, board_on_node, &v);
 }
 
-static void channel_look(void *arg, const struct lock_channel *c)
+static void channel_look(void *, const struct lock_channel *c)
 {
-	(void)arg;
 	for (struct lock_member *m = c->members; m; m = m->next)
 		member_look_now_and_then(m);
 }

@@ -205,12 +205,10 @@ void lock_link_want(struct lock_link *k, struct lock_call *c)
 
 /* ---- events ---- */
 
-static void link_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void link_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_link *k = w->data;
 
-	(void)loop;
-	(void)revents;
 	lock_link_enter(k);
 	if (k->state == LOCK_LINK_DOWN)
 		link_begin(k);
@@ -219,34 +217,28 @@ static void link_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	lock_link_leave(k);
 }
 
-static void link_on_tick(struct ev_loop *loop, ev_timer *w, int revents)
+static void link_on_tick(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_link *k = w->data;
 
-	(void)loop;
-	(void)revents;
 	lock_link_enter(k);
 	k->ops->tick(k);
 	lock_link_leave(k);
 }
 
-static void link_on_sender(struct ev_loop *loop, ev_timer *w, int revents)
+static void link_on_sender(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_link *k = w->data;
 
-	(void)loop;
-	(void)revents;
 	lock_link_enter(k);
 	k->ops->send(k);
 	lock_link_leave(k);
 }
 
-static void link_on_age(struct ev_loop *loop, ev_timer *w, int revents)
+static void link_on_age(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_link *k = w->data;
 
-	(void)loop;
-	(void)revents;
 	lock_link_enter(k);
 	if (k->queue.count && k->aged++ < AGED_MOST) {
 		link_start_timer(k, &k->ager, AGED_S);
@@ -257,12 +249,11 @@ static void link_on_age(struct ev_loop *loop, ev_timer *w, int revents)
 	lock_link_leave(k);
 }
 
-static void link_on_io(struct ev_loop *loop, ev_io *w, int revents)
+static void link_on_io(struct ev_loop *, ev_io *w, int revents)
 {
 	struct lock_link *k = w->data;
 	uint64_t number = k->number;
 
-	(void)loop;
 	lock_link_enter(k);
 	if (revents & EV_WRITE)
 		k->ops->send(k);

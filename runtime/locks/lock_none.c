@@ -35,10 +35,8 @@ static void none_finish(struct none *n)
 		done(n->arg, &n->result);
 }
 
-static void none_on_later(struct ev_loop *loop, ev_timer *w, int revents)
+static void none_on_later(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop;
-	(void)revents;
 	none_finish(w->data);
 }
 
@@ -55,20 +53,17 @@ static void none_begin(struct none *n, enum lock_outcome outcome, lock_done_fn *
 	ev_timer_start(n->loop, &n->later);
 }
 
-static void none_read(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
+static void none_read(struct lock *l, struct instant, lock_done_fn *done, void *arg)
 {
-	(void)by;
 	none_begin(none_of(l), none_of(l)->version ? LOCK_OK : LOCK_ABSENT, done, arg);
 }
 
-static void none_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
-                       struct instant by, lock_done_fn *done, void *arg)
+static void none_write(struct lock *l, const struct record *r, const struct version *expected, bool, struct instant,
+                       lock_done_fn *done, void *arg)
 {
 	struct none *n = none_of(l);
 	char now[32] = "";
 
-	(void)durable;
-	(void)by;
 	if (n->version)
 		snprintf(now, sizeof now, "%llu", (unsigned long long)n->version);
 	bool equal = strcmp(now, expected->text) == 0;
@@ -95,11 +90,10 @@ static void none_close(struct lock *l)
 	free(n);
 }
 
-static struct lock *none_open(struct lock_env *env, const char *url, struct err *err)
+static struct lock *none_open(struct lock_env *env, const char *url, struct err *)
 {
 	struct none *n = mem_zero(sizeof *n);
 
-	(void)err;
 	n->lock = (struct lock){ .ops = &lock_none, .url = mem_printf("none:%s", url) };
 	n->loop = env->loop;
 	record_init(&n->record);

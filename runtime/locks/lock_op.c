@@ -68,13 +68,11 @@ static void op_await_deadline(struct lock_op *op)
 		op_start_timer(op, instant_until(op->by, clock_now()));
 }
 
-static void op_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void op_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_op *op = w->data;
 	void (*then)(struct lock_op *) = op->soon;
 
-	(void)loop;
-	(void)revents;
 	op->soon = NULL;
 	if (then) {
 		op_await_deadline(op);

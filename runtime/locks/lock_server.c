@@ -10,29 +10,23 @@ struct lock_hub { /* one a process and backend */
 	struct lock_server *servers;
 };
 
-static void *hub_make(struct lock_env *env, struct err *err)
+static void *hub_make(struct lock_env *, struct err *)
 {
-	(void)env;
-	(void)err;
 	return mem_zero(sizeof(struct lock_hub));
 }
 
-static void server_on_raise(struct ev_loop *loop, ev_timer *w, int revents)
+static void server_on_raise(struct ev_loop *, ev_timer *w, int)
 {
 	const struct lock_server *s = w->data;
 
-	(void)loop;
-	(void)revents;
 	if (s->board.channels)
 		lock_link_raise(s->notices);
 }
 
-static void server_on_later(struct ev_loop *loop, ev_timer *w, int revents)
+static void server_on_later(struct ev_loop *, ev_timer *w, int)
 {
 	struct lock_server *s = w->data;
 
-	(void)loop;
-	(void)revents;
 	s->ops->later(s);
 }
 
@@ -107,11 +101,10 @@ static void server_on_up(void *arg)
 		lock_board_each(&s->board, server_listen, s);
 }
 
-static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
+static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *)
 {
 	struct lock_server *s = arg;
 
-	(void)why;
 	ev_timer_stop(s->env->loop, &s->raise);
 	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, outcome), 0.);
 	ev_timer_start(s->env->loop, &s->raise);

@@ -85,10 +85,8 @@ static void failed_here(struct dial *d, int why)
 		dial_fail(d, why);
 }
 
-static void dial_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void dial_on_timer(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop;
-	(void)revents;
 	failed_here(w->data, ETIMEDOUT);
 }
 
@@ -104,14 +102,12 @@ static void set_options(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-static void dial_on_writable(struct ev_loop *loop, ev_io *w, int revents)
+static void dial_on_writable(struct ev_loop *, ev_io *w, int)
 {
 	struct dial *d = w->data;
 	socklen_t len = sizeof(int);
 	int why = 0;
 
-	(void)loop;
-	(void)revents;
 	if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &why, &len) < 0)
 		why = errno;
 	if (why) {

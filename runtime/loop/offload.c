@@ -158,21 +158,18 @@ static void retry_later(struct offload *o)
 	ev_unref(o->loop);
 }
 
-static void offload_on_retry(struct ev_loop *loop, ev_timer *w, int revents)
+static void offload_on_retry(struct ev_loop *, ev_timer *w, int)
 {
 	struct offload *o = w->data;
 
-	(void)loop, (void)revents;
 	if (add_threads(o))
 		stop_retrying(o);
 }
 
-static void offload_on_finished(struct ev_loop *loop, ev_async *w, int revents)
+static void offload_on_finished(struct ev_loop *, ev_async *w, int)
 {
 	struct offload *o = w->data;
 
-	(void)loop;
-	(void)revents;
 	pthread_mutex_lock(&o->mutex);
 	while (o->done) {
 		struct offload_job *j = take_first(&o->done, &o->done_end);

@@ -84,12 +84,11 @@ static void child_end(struct reaper_child *c, int status)
 		ended(arg, status);
 }
 
-static void child_on_exited(struct ev_loop *loop, ev_io *w, int events)
+static void child_on_exited(struct ev_loop *, ev_io *w, int)
 {
 	struct reaper_child *c = w->data;
 	int status;
 
-	(void)loop, (void)events;
 	pid_t pid = waitpid(c->pid, &status, WNOHANG | __WALL);
 	if (pid != 0)
 		child_end(c, pid == c->pid ? status : -1);
@@ -224,9 +223,8 @@ static void take_census(struct reaper *r)
 	r->strangers = s.now;
 }
 
-static void census_on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void census_on_timer(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop, (void)events;
 	take_census(w->data);
 }
 
@@ -294,15 +292,13 @@ static void settle(struct reaper *r)
 		ev_timer_again(r->loop, &r->round);
 }
 
-static void reaper_on_child(struct ev_loop *loop, ev_signal *w, int events)
+static void reaper_on_child(struct ev_loop *, ev_signal *w, int)
 {
-	(void)loop, (void)events;
 	settle(w->data);
 }
 
-static void round_on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void round_on_timer(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop, (void)events;
 	settle(w->data);
 }
 

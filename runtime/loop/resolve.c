@@ -98,12 +98,11 @@ static bool resolve_leave(struct resolve *r)
 	return !begun;
 }
 
-static void resolve_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void resolve_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct resolve *r = w->data;
 	struct resolved late = { .count = 0 };
 
-	(void)loop, (void)revents;
 	if (!r->offload) {
 		resolve_report(r);
 		return;

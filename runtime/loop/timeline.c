@@ -8,18 +8,15 @@
 
 /* ---- a real timeline: libev's timers ---- */
 
-static double loop_now(struct timeline *l)
+static double loop_now(struct timeline *)
 {
-	(void)l;
 	return (double)clock_monotonic() / NSEC_PER_SEC;
 }
 
-static void loop_due(struct ev_loop *loop, ev_timer *w, int revents)
+static void loop_due(struct ev_loop *, ev_timer *w, int)
 {
 	struct timer *t = w->data;
 
-	(void)loop;
-	(void)revents;
 	t->due(t);
 }
 

@@ -151,12 +151,8 @@ static int context_load(SSL_CTX *ctx, const struct tls_settings *s, struct err *
 }
 
 /* A key with a password is refused instead of asking the terminal for it. */
-static int no_password(char *out, int size, int writing, void *arg)
+static int no_password(char *, int, int, void *)
 {
-	(void)out;
-	(void)size;
-	(void)writing;
-	(void)arg;
 	return -1;
 }
 

@@ -60,11 +60,10 @@ static void server_note_asked(struct driver_server *s, const char *key)
 }
 
 /* A lock file that does not say whether there are notices has none, as far as anybody knows. */
-static void server_on_silent(struct ev_loop *loop, ev_timer *w, int revents)
+static void server_on_silent(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct driver_server *s = w->data;
 
-	(void)revents;
 	ev_now_update(loop);
 	while (s->asked && s->asked->until <= ev_now(loop)) {
 		char *key = mem_dup(s->asked->key);

@@ -21,9 +21,8 @@ static void *unpack_alloc(void *data, size_t size)
 	return malloc(size);
 }
 
-static void unpack_free(void *data, void *p)
+static void unpack_free(void *, void *p)
 {
-	(void)data;
 	free(p);
 }
 

@@ -57,13 +57,11 @@ static bool watch_has_news(const struct etcd_watch *w)
 	return !w->busy && (w->nudge || w->news > w->known);
 }
 
-static void hub_on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
+static void hub_on_tell(struct ev_loop *, ev_timer *timer, int)
 {
 	struct etcd_hub *h = timer->data;
 	struct lock_server *s = &h->server->base;
 
-	(void)loop;
-	(void)revents;
 	lock_server_hold(s); /* who is told may close the last lock */
 	for (h->cursor = h->first; h->cursor;) {
 		struct etcd_watch *w = h->cursor;
@@ -265,15 +263,13 @@ static struct etcd_hub *hub_of_stream(struct grpc_call *c)
 
 /* A proxy can keep a connection open on which nothing comes through any more. That looks like a key that does not
  * change, so the server is asked now and then whether it is there, and its end of the connection, too. */
-static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
+static void stream_on_alive(struct ev_loop *, ev_timer *timer, int)
 {
 	Etcd__WatchProgressRequest progress = ETCD__WATCH_PROGRESS_REQUEST__INIT;
 	Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
 	struct etcd_hub *h = timer->data;
 	struct lock_server *s = &h->server->base;
 
-	(void)loop;
-	(void)revents;
 	lock_server_hold(s); /* whose calls are lost by a question without answer may close the last lock */
 	if (h->says_progress && h->unanswered >= UNANSWERED) {
 		stream_give_up(h);
@@ -352,23 +348,19 @@ static void hub_on_ready(struct lock_call *c)
 		stream_begin(h);
 }
 
-static void hub_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+static void hub_on_lost(struct lock_call *c, bool, enum lock_outcome outcome, const struct err *)
 {
 	struct etcd_hub *h = (struct etcd_hub *)(void *)((char *)c - offsetof(struct etcd_hub, wait));
 
-	(void)sent;
-	(void)why;
 	h->refused = outcome == LOCK_REFUSED;
 	h->answered = false;
 	stream_end(h);
 }
 
-static void hub_on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
+static void hub_on_begin(struct ev_loop *, ev_timer *timer, int)
 {
 	struct etcd_hub *h = timer->data;
 
-	(void)loop;
-	(void)revents;
 	if (grpc_under_way(&h->stream) || !h->first || h->wait.state != LOCK_CALL_IDLE)
 		return;
 	if (h->retry > POLL_AFTER)

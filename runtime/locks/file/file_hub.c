@@ -78,10 +78,8 @@ static void hub_tell_due(struct file_hub *hub, const char *replaced_by)
 	}
 }
 
-static void hub_on_late(struct ev_loop *loop, ev_timer *w, int revents)
+static void hub_on_late(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop;
-	(void)revents;
 	hub_tell_due(w->data, NULL);
 }
 
@@ -158,11 +156,10 @@ static void hub_watch_edits(struct file_hub *hub, struct file_hub_dir *d, bool o
 		hub_make_all_due(hub, d);
 }
 
-static void hub_on_edits(struct ev_loop *loop, ev_timer *w, int revents)
+static void hub_on_edits(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct file_hub *hub = w->data;
 
-	(void)revents;
 	ev_ref(loop);
 	for (struct file_hub_dir *d = hub->dirs; d; d = d->next)
 		if (hub_wants_edits(d) != d->edits)
@@ -222,13 +219,11 @@ static void hub_dispatch(struct file_hub *hub, const struct inotify_event *e)
 	}
 }
 
-static void hub_on_readable(struct ev_loop *loop, ev_io *w, int revents)
+static void hub_on_readable(struct ev_loop *, ev_io *w, int)
 {
 	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
 	ssize_t n = read(w->fd, buffer, sizeof buffer); /* more than that comes with the next turn of the loop */
 
-	(void)loop;
-	(void)revents;
 	for (char *at = buffer; at < buffer + n;) {
 		const struct inotify_event *e = (const struct inotify_event *)at;
 		hub_dispatch(w->data, e);
@@ -238,11 +233,10 @@ static void hub_on_readable(struct ev_loop *loop, ev_io *w, int revents)
 
 /* ---- the hub ---- */
 
-static void *hub_make(struct lock_env *env, struct err *err)
+static void *hub_make(struct lock_env *env, struct err *)
 {
 	struct file_hub *hub = mem_zero(sizeof *hub);
 
-	(void)err;
 	hub->env = env;
 	file_temp_tag_init(&hub->tag);
 	file_temp_tag_print(&hub->tag, hub->tag_text, sizeof hub->tag_text);

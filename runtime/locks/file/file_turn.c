@@ -15,12 +15,10 @@ struct turns {
 	int running;
 };
 
-static void turns_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void turns_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct turns *q = w->data;
 
-	(void)loop;
-	(void)revents;
 	while (q->first && q->running < TURNS_MAX) {
 		struct file_turn *t = q->first;
 		q->first = t->next;
@@ -32,11 +30,10 @@ static void turns_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	}
 }
 
-static void *turns_make(struct lock_env *env, struct err *err)
+static void *turns_make(struct lock_env *env, struct err *)
 {
 	struct turns *q = mem_zero(sizeof *q);
 
-	(void)err;
 	q->loop = env->loop;
 	q->last = &q->first;
 	ev_timer_init(&q->timer, turns_on_timer, 0., 0.);

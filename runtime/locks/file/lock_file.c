@@ -558,13 +558,13 @@ fail:
 	return NULL;
 }
 
-/* "file:DIR/.NAME.next?OPTIONS": hidden, as all else that is beside a record. */
-static char *file_next_url(const struct lock *base, const char *url)
+/* "file:DIR/.NAME.next?OPTIONS": hidden, as all else that is beside a record. Not made from the URL that was given, which may
+ * name a link, or be relative. */
+static char *file_next_url(const struct lock *base, const char *)
 {
 	const struct file_lock *l = (const struct file_lock *)base;
 	const char *name = l->notice.name, *options = base->url + strcspn(base->url, "?");
 
-	(void)url; /* which may name a link, or be relative */
 	return mem_printf("file:%.*s.%s.next%s", (int)(name - l->path), l->path, name, options);
 }
 

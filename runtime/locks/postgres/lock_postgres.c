@@ -223,17 +223,15 @@ static void pg_told_about(struct pg_lock *l, const PGresult *r)
 	lock_user_end(&l->user, LOCK_OK);
 }
 
-static void pg_go_on(struct pg_lock *l, const PGresult *r)
+static void pg_go_on(struct pg_lock *l, const PGresult *)
 {
-	(void)r;
 	pg_ask(l, l->operation);
 }
 
 /* Candidates that are other users, or whose tables were made at the same time, may be in two schemas. Who sees only one
  * has looked before the other one's was there, so that other one sees both. */
-static void pg_made(struct pg_lock *l, const PGresult *r)
+static void pg_made(struct pg_lock *l, const PGresult *)
 {
-	(void)r;
 	if (!strchr(l->table, '.')) {
 		free(l->quoted);
 		l->quoted = NULL;

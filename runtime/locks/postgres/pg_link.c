@@ -322,10 +322,8 @@ static void link_on_greeted(struct lock_call *c, const void *answer)
 	lock_link_up(&k->link);
 }
 
-static void link_ignore(void *arg, const PGresult *r)
+static void link_ignore(void *, const PGresult *)
 {
-	(void)arg;
-	(void)r;
 }
 
 static void link_greet(struct lock_link *link)

@@ -98,9 +98,8 @@ bool pg_meter_is_over(struct pg_meter *m, const PGconn *conn)
 /* ---- the end of an attempt ---- */
 
 /* OpenSSL tidies up at the end of the process, while a thread may still be hashing. */
-static void end_at_once(int status, void *arg)
+static void end_at_once(int status, void *)
 {
-	(void)arg;
 	fflush(NULL);
 	_exit(status);
 }

@@ -323,9 +323,8 @@ static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 	             (double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
 }
 
-static void redis_on_nonsense(struct redis_lock *l, const redisReply *r)
+static void redis_on_nonsense(struct redis_lock *l, const redisReply *)
 {
-	(void)r;
 	lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense",
 	             l->user.op.link->peer);
 }
@@ -375,9 +374,8 @@ static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 		lock_user_end(&l->user, a->outcome);
 }
 
-static void redis_on_settling(struct redis_lock *l, const redisReply *r)
+static void redis_on_settling(struct redis_lock *l, const redisReply *)
 {
-	(void)r;
 	l->stage = REDIS_SETTLED;
 	redis_send_wait(l);
 }
@@ -593,11 +591,10 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 	return &l->user.lock;
 }
 
-static struct lock *redis_open_tls(struct lock_env *env, const char *text, struct err *err)
+static struct lock *redis_open_tls(struct lock_env *, const char *text, struct err *err)
 {
 	char *shown = lock_url_redact(text);
 
-	(void)env;
 	err_set(err, ERR_MISSING,
 	        "lock \"rediss:%s\": this hiredis (%d.%d.%d) has no TLS. Use redis:// over a network that is private, or to a "
 	        "stunnel on this host",

@@ -381,12 +381,8 @@ void redis_link_send_asking(struct lock_link *link)
 }
 
 /* The question that follows is lost, too. */
-static void asking_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+static void asking_on_lost(struct lock_call *, bool, enum lock_outcome, const struct err *)
 {
-	(void)c;
-	(void)sent;
-	(void)outcome;
-	(void)why;
 }
 
 const char *redis_link_script(const struct lock_link *link, int which)

@@ -74,11 +74,10 @@ static void host_on_answered(struct lock_call *c, const void *answer)
 	lock_server_put(&h->server->base);
 }
 
-static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+static void host_on_lost(struct lock_call *c, bool, enum lock_outcome outcome, const struct err *why)
 {
 	struct redis_server *s = host_of(c)->server;
 
-	(void)sent;
 	if (s->outcome != LOCK_REFUSED) {
 		s->outcome = outcome;
 		s->why = *why;

@@ -110,13 +110,10 @@ static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
 /* A watch fires once. It is set again when the requests under way have ended, and, if there are none, behind those with
  * which the lock answers the notice. Behind a write that hands over it waits a little more: the server has to answer
  * the other candidate's next. */
-static void watch_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+static void watch_on_event(zhandle_t *, int type, int, const char *, void *context)
 {
 	struct zk_watch *w = context;
 
-	(void)handle;
-	(void)state;
-	(void)path;
 	if (type == ZOO_SESSION_EVENT || !w->lock)
 		return;
 	w->armed = false;
@@ -217,9 +214,8 @@ static void ask_completed(struct zk_ask *a, int rc)
 }
 
 /* Of a request whose answer says nothing else. */
-static void zk_on_string(int rc, const char *value, const void *data)
+static void zk_on_string(int rc, const char *, const void *data)
 {
-	(void)value;
 	ask_completed((struct zk_ask *)data, rc);
 }
 
@@ -465,9 +461,8 @@ static void zk_on_listed(int rc, const struct String_vector *names, const void *
 	ask_completed(a, rc);
 }
 
-static void zk_take_list(struct zk_lock *l, const struct zk_ask *a, int rc)
+static void zk_take_list(struct zk_lock *l, const struct zk_ask *, int rc)
 {
-	(void)a;
 	if (rc == ZOK || rc == ZNONODE)
 		lock_user_end(&l->user, LOCK_OK);
 	else
@@ -489,9 +484,8 @@ static void zk_send_list(struct zk_lock *l, zhandle_t *handle)
 
 /* ---- writing ---- */
 
-static void zk_take_parents(struct zk_lock *l, const struct zk_ask *a, int rc)
+static void zk_take_parents(struct zk_lock *l, const struct zk_ask *, int rc)
 {
-	(void)a;
 	if (rc == ZOK || rc == ZNODEEXISTS)
 		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 	else if (is_loss(rc))
@@ -613,9 +607,9 @@ static void zk_on_ready(struct lock_call *c)
 		zk_send_read(l, handle);
 }
 
-static void zk_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+/* What was sent has a completion of its own. */
+static void zk_on_lost(struct lock_call *c, bool, enum lock_outcome outcome, const struct err *why)
 {
-	(void)sent; /* what was sent has a completion of its own */
 	lock_op_fail(&lock_user_of_call(c)->op, outcome, why->code, "%s", why->text);
 }
 
@@ -645,9 +639,9 @@ static void server_on_up(void *arg)
 	lock_server_notices.up(arg);
 }
 
-static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
+/* Who is refused is asked as often as who is not reached. */
+static void server_on_down(void *arg, enum lock_outcome, const struct err *why)
 {
-	(void)outcome; /* who is refused is asked as often as who is not reached */
 	lock_server_notices.down(arg, LOCK_FAILED, why);
 }
 

@@ -130,11 +130,10 @@ static void link_log_in(struct zk_link *k)
 	lock_link_up(&k->link);
 }
 
-static void link_on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
+static void link_on_session(zhandle_t *handle, int type, int state, const char *, void *context)
 {
 	struct zk_link *k = context;
 
-	(void)path;
 	if (type != ZOO_SESSION_EVENT || handle != k->handle)
 		return;
 	if (state == ZOO_CONNECTED_STATE && !lock_link_is_up(&k->link))
@@ -143,9 +142,9 @@ static void link_on_session(zhandle_t *handle, int type, int state, const char *
 		k->link.ending = true; /* what was under way is lost, and a new session is as good as the old */
 }
 
-static void link_ignore(const char *message)
+/* What matters has a code, and the library's log would go to stderr. */
+static void link_ignore(const char *)
 {
-	(void)message; /* what matters has a code, and the library's log would go to stderr */
 }
 
 /* Numeric, so that the library's own look-up has nothing to wait for. */
