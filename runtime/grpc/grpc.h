@@ -3,8 +3,7 @@
  * gRPC over HTTP/2 (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md) by libnghttp2: bytes go in, bytes come out, calls end.
  * No socket, no clock, no retry, no TLS: whoever has the connection carries the bytes, sets deadlines and cancels. It
  * does not know what is in a message. Used by the etcd lock. */
-#ifndef LUNARCH_GRPC_H
-#define LUNARCH_GRPC_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -71,5 +70,3 @@ bool grpc_going(const struct grpc *g, const char **why);
 
 /* Appends "nghttp2/1.52.0". */
 void grpc_libraries(struct buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The answer to one call: its header blocks, its messages out of bytes, and what its end says.
  * Not the connection: it knows neither streams nor nghttp2.
  * Used by grpc.c. */
-#ifndef LUNARCH_GRPC_ANSWER_H
-#define LUNARCH_GRPC_ANSWER_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -44,5 +43,3 @@ int grpc_answer_end(const struct grpc_answer *a, bool *replied, struct buf *text
 /* Adds bytes that a server sent as printable text, at most `most` of them: control characters and what is no UTF-8
  * become \n and \xNN. */
 void grpc_printable(struct buf *out, const void *bytes, size_t len, size_t most);
-
-#endif

@@ -4,8 +4,7 @@
  * Not a browser: it never tries again, keeps no cookies, reads no .netrc, and follows redirects only when told to. It
  * logs nothing, and no error text has a header or a URL's password in it. Used by the locks that speak HTTP (etcd,
  * kube) and by the script module `http`. Only http*.c know libcurl. */
-#ifndef LUNARCH_HTTP_H
-#define LUNARCH_HTTP_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -173,5 +172,3 @@ struct http_stats http_stats(const struct http *h);
 
 /* Appends "libcurl 7.88.1 OpenSSL/3.0.19 nghttp2/1.52.0". */
 void http_libraries(struct buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* What the files of the HTTP client share: the client, libcurl's pools of connections, a call and its state.
  * Not for other files: they use http.h.
  * Used by http*.c, the only files that include libcurl. */
-#ifndef LUNARCH_HTTP_INSIDE_H
-#define LUNARCH_HTTP_INSIDE_H
+#pragma once
 
 #include "base/buf.h"
 #include "http/http.h"
@@ -100,5 +99,3 @@ void http_set_callbacks(struct http_call *c);
 
 /* http_text.c */
 char *http_url_without_secrets(const char *url, bool query); /* query: keep it */
-
-#endif

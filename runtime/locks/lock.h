@@ -3,8 +3,7 @@
  * A lock backend: moves one record in and out of a store under compare-and-swap, and tells when something changed.
  * Not an elector: it never looks at holders, times or terms, never retries, never waits longer than its deadline.
  * Used by the elector and by the commands that read a record. */
-#ifndef LUNARCH_LOCK_H
-#define LUNARCH_LOCK_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -209,5 +208,3 @@ extern const struct lock_ops lock_driver_path, lock_driver_fragment;
 
 /* Where SCHEME.lua makes SCHEME:// a lock: LUNARCH_LOCKS_DIR of the environment, or /etc/lunarch/locks. */
 const char *lock_files_dir(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Which locks of a process wait for notices on which of a server's channels.
  * Not a subscription: asking the server for a channel, and telling when one speaks, is the link's.
  * Used by the locks in stores that publish changes on named channels. */
-#ifndef LUNARCH_LOCK_CHANNEL_H
-#define LUNARCH_LOCK_CHANNEL_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -72,5 +71,3 @@ void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct l
  * become more, up to a minute. *refusals: how many in a row, counted here; the caller sets it to 0 when there are
  * notices again. */
 double lock_channel_again_s(int *refusals, enum lock_outcome why);
-
-#endif

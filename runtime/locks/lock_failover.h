@@ -7,8 +7,7 @@
  * The rule is the one for every record (docs/design.md): a candidate waits, by its own clock, from the moment when it
  * first saw the doubt, for the longest lease that the lost record may have had. Who has waited may remove the doubt
  * from the store with its next write. The server's clock decides nothing. */
-#ifndef LUNARCH_LOCK_FAILOVER_H
-#define LUNARCH_LOCK_FAILOVER_H
+#pragma once
 
 #include "base/clock.h"
 #include "lease/record.h"
@@ -54,5 +53,3 @@ void lock_failover_wrote(struct lock_failover *d, const struct version *version,
 /* The record of this version is of our own term, which we have not released, and whose lease has not expired: so no
  * other term can have begun after it and been lost. */
 bool lock_failover_own(const struct lock_failover *d, const struct version *version, struct instant now);
-
-#endif

@@ -2,8 +2,7 @@
  * another store while a process runs: a member that was started anew, a name that moved, a backup that was restored.
  * Not a proof: who has just begun takes the first name that it hears. Used by the locks, through their server
  * (lock_server.h), and by the elector. */
-#ifndef LUNARCH_LOCK_IDENTITY_H
-#define LUNARCH_LOCK_IDENTITY_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -27,5 +26,3 @@ void lock_identity_sign(struct lock *l, struct record *r);
 bool lock_identity_moved(struct lock *l, const struct record *r);
 /* If another store was the last to answer, that is the one to use from now on: true. */
 bool lock_identity_accept(struct lock *l);
-
-#endif

@@ -1,8 +1,7 @@
 /* One connection to the one of several servers that serves: brought up when somebody wants it, shared by many locks.
  * Not a protocol, which is the backend's, and no lock: it repeats nothing, and knows no record.
  * Used by the backends whose connection this process drives itself: Redis, PostgreSQL, ZooKeeper. */
-#ifndef LUNARCH_LOCK_LINK_H
-#define LUNARCH_LOCK_LINK_H
+#pragma once
 
 #include "locks/lock_pipeline.h"
 #include "locks/lock_url.h"
@@ -149,5 +148,3 @@ void lock_link_leave(struct lock_link *k);
 
 /* After a callback: the connection that had this number is gone. */
 bool lock_link_ended(const struct lock_link *k, uint64_t number);
-
-#endif

@@ -1,8 +1,7 @@
 /* The names that `list` of struct lock_ops found: at most so many, sorted, each once.
  * Not records: what is under a name, a read tells.
  * Used by the lock backends and by whoever lists. */
-#ifndef LUNARCH_LOCK_LISTING_H
-#define LUNARCH_LOCK_LISTING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ size_t lock_listing_prefix(const char *key);
 void lock_listing_move(struct lock_listing *to, struct lock_listing *from);
 
 void lock_listing_fini(struct lock_listing *l); /* leaves it empty */
-
-#endif

@@ -1,8 +1,7 @@
 /* One operation of a lock: its deadline, when it was sent, what its failure means, and that it ends exactly once.
  * Not a request: what goes over the wire, or to the file system, is the backend's.
  * Used by all lock backends but "none". */
-#ifndef LUNARCH_LOCK_OP_H
-#define LUNARCH_LOCK_OP_H
+#pragma once
 
 #include "locks/lock.h"
 #include "locks/lock_failover.h"
@@ -101,5 +100,3 @@ void lock_op_found_record(struct lock_op *op, struct record *r, const char *vers
 /* The record as op->text, until the operation ends. false: it is larger than any may be, and the operation will say so
  * (lock_op_fail_soon). */
 bool lock_op_print(struct lock_op *op, const struct record *r);
-
-#endif

@@ -1,8 +1,7 @@
 /* Who waits for a connection that many locks share, and whose answers come next on it.
  * Not a connection: it sends nothing, and no time passes in it.
  * Used by the links of the locks whose servers answer in the order in which they were asked. */
-#ifndef LUNARCH_LOCK_PIPELINE_H
-#define LUNARCH_LOCK_PIPELINE_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -47,5 +46,3 @@ bool lock_pipeline_forget(struct lock_pipeline *q,
  * on. */
 void lock_pipeline_lose(struct lock_pipeline *q, bool waiting, enum lock_outcome outcome, const struct err *why);
 void lock_pipeline_fini(struct lock_pipeline *q);
-
-#endif

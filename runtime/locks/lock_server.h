@@ -1,8 +1,7 @@
 /* What the locks of one process share that are in the same place: one object for each place and user, with its
  * connections, counted by its users; and who of them waits for notices.
  * Not a connection: that is a link (lock_link.h). Used by the backends of networked stores. */
-#ifndef LUNARCH_LOCK_SERVER_H
-#define LUNARCH_LOCK_SERVER_H
+#pragma once
 
 #include "locks/lock_channel.h"
 #include "locks/lock_identity.h"
@@ -61,5 +60,3 @@ void lock_server_later(struct lock_server *s);
 /* arg: the struct lock_server. up asks for all channels again; down brings the link up after a while, as long as
  * somebody waits for notices: a server that refuses us is asked ever more rarely. */
 extern const struct lock_link_events lock_server_notices;
-
-#endif

@@ -1,8 +1,7 @@
 /* The URL of a lock in a networked store: //[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...]/PATH[?OPTION=VALUE&...].
  * Not for PostgreSQL, whose library has a syntax of its own. No error text and no printed URL has a password in it.
  * Used by the lock backends. */
-#ifndef LUNARCH_LOCK_URL_H
-#define LUNARCH_LOCK_URL_H
+#pragma once
 
 #include "base/err.h"
 
@@ -93,5 +92,3 @@ char *lock_url_redact(const char *text);
 /* *text: an argument of the command line, which everybody on the host can read. Overwrites it with the redacted text,
  * and sets *text to a copy of what it was, which is never freed. */
 void lock_url_hide(char **text);
-
-#endif

@@ -1,8 +1,7 @@
 /* A lock that shares a server with others (lock_server.h): the operations of struct lock_ops, and what the one under
  * way asks for. Not a protocol: what is sent for an operation, and what its answer means, is the backend's. Used by the
  * locks in stores whose connections are links (lock_link.h). */
-#ifndef LUNARCH_LOCK_USER_H
-#define LUNARCH_LOCK_USER_H
+#pragma once
 
 #include "locks/lock_op.h"
 #include "locks/lock_server.h"
@@ -81,5 +80,3 @@ static inline struct lock_user *lock_user_of_op(struct lock_op *op)
 {
 	return (struct lock_user *)(void *)((char *)op - offsetof(struct lock_user, op));
 }
-
-#endif

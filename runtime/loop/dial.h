@@ -1,8 +1,7 @@
 /* A TCP connection to a host: looked up, each of its addresses tried in turn, all without blocking the loop.
  * Not a pool: the socket belongs to the caller. It does not try again.
  * Used by lock backends whose client libraries would block while they connect. */
-#ifndef LUNARCH_DIAL_H
-#define LUNARCH_DIAL_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -23,5 +22,3 @@ typedef void dial_done_fn(void *arg, int fd, const struct err *err);
 struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, unsigned turn,
                         struct instant by, dial_done_fn *done, void *arg);
 void dial_cancel(struct dial *d); /* done is not called any more. NULL is nothing */
-
-#endif

@@ -2,8 +2,7 @@
  * Not a general task system: a job must not allocate, since each thread that does makes malloc(3) keep memory for it.
  * libpq's log-in allocates all the same.
  * Used by the file lock, the proof of death, name look-ups, the state file and PostgreSQL's log-in. */
-#ifndef LUNARCH_OFFLOAD_H
-#define LUNARCH_OFFLOAD_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -41,5 +40,3 @@ bool offload_wait(struct offload *o, nsec at_most);
 /* Does not wait for jobs, since a thread in an uninterruptible call cannot be joined. Their done is not called any
  * more, and their memory is not freed. Call it at the end of the process. NULL: nothing. */
 void offload_free(struct offload *o);
-
-#endif

@@ -1,8 +1,7 @@
 /* Waits for the child processes of this process, and tells each one's starter of its end. Kills orphans, once told to
  * adopt them. Not a supervisor: it starts no process, and does not know what its children are for. Used by the
  * supervisor for guards, by locks in Lua for drivers, and by the Kubernetes lock for credential plugins. */
-#ifndef LUNARCH_REAPER_H
-#define LUNARCH_REAPER_H
+#pragma once
 
 #include "base/err.h"
 
@@ -66,5 +65,3 @@ void reaper_begin_killing(struct reaper *r, struct reaper_killing *k);
 
 /* Does nothing if k was not begun. */
 void reaper_end_killing(struct reaper *r, struct reaper_killing *k);
-
-#endif

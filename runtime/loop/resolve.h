@@ -1,8 +1,7 @@
 /* Looks host names up on a thread, with a deadline.
  * Not a cache and not a DNS client: it calls getaddrinfo(3), so /etc/hosts, nsswitch.conf and resolv.conf count as
  * for other programs. Used by dial.c and pg_login.c; libcurl has a resolver of its own. */
-#ifndef LUNARCH_RESOLVE_H
-#define LUNARCH_RESOLVE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -41,5 +40,3 @@ void resolve_cancel(struct resolve *r);
 
 /* The address without its port, as getnameinfo(3) with NI_NUMERICHOST prints it. out: RESOLVE_TEXT bytes. */
 void resolve_print(const struct sockaddr_storage *addr, socklen_t len, char *out);
-
-#endif

@@ -4,8 +4,7 @@
  * Timers, by an event loop's clock or by a simulated clock.
  * Not the clock of leases (clock.h). It does no I/O.
  * Used by the elector and the scheduler. In `lunarch test` they use a simulated timeline for each node. */
-#ifndef LUNARCH_TIMELINE_H
-#define LUNARCH_TIMELINE_H
+#pragma once
 
 #include <ev.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ void timer_stop(struct timeline *l, struct timer *t);                  /* it nee
 /* Of a simulated timeline: when its first timer is due (HUGE_VAL: none runs); stops that timer and calls its `due`. */
 double timeline_first(const struct timeline *l);
 void timeline_fire(struct timeline *l);
-
-#endif

@@ -4,8 +4,7 @@
  * No socket, no clock, no retry: whoever has the connection carries the bytes and limits the time. It is the module
  * `tls` (base/module.h), so that a process loads OpenSSL only if it uses it: module_open("tls", &err)->tls. Used by the
  * etcd lock. */
-#ifndef LUNARCH_TLS_H
-#define LUNARCH_TLS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -48,5 +47,3 @@ struct tls_ops {
 
 /* What the module offers, for who is linked with it (a test). */
 extern const struct tls_ops tls_openssl;
-
-#endif

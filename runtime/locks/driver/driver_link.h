@@ -5,8 +5,7 @@
  *
  * A driver hangs if a PING has no answer, and nothing else comes either, for 2 seconds. It gets one when an operation
  * was not answered by its deadline, and when nothing has come for a while. */
-#ifndef LUNARCH_DRIVER_LINK_H
-#define LUNARCH_DRIVER_LINK_H
+#pragma once
 
 #include "locks/driver/driver_wire.h"
 #include "locks/lock_link.h"
@@ -50,5 +49,3 @@ void driver_link_send(struct lock_link *link, const struct buf *m);
 /* Nobody waits for this call's answer any more: the driver is told to cancel, and asked whether it is alive. Nothing if
  * it was not asked. */
 void driver_link_cancel(struct lock_link *link, const struct lock_call *c);
-
-#endif

@@ -1,8 +1,7 @@
 /* The messages between elector and driver: what each is called, and its fields in their order.
  * Not code: driver_wire.h makes a struct, a put, a get and a name of each line.
  * Used by driver_wire.h, driver_wire.c and the messages' unit test. */
-#ifndef LUNARCH_DRIVER_MESSAGES_H
-#define LUNARCH_DRIVER_MESSAGES_H
+#pragma once
 
 /* M(number, TYPE, name). 1 to 63: driver to elector; 64 and above: elector to driver. The fields are
  * DRIVER_FIELDS_name. */
@@ -120,5 +119,3 @@
 
 /* To DRIVER_LOSE: that request is about to be sent. */
 #define DRIVER_FIELDS_lost(F) F(u64, id)
-
-#endif

@@ -1,7 +1,6 @@
 /* Where a lock of a driver is: what its URL says, as the driver and as people have it.
  * Not the options' meaning: the lock file judges them. Used by the driver lock. */
-#ifndef LUNARCH_DRIVER_PLACE_H
-#define LUNARCH_DRIVER_PLACE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -15,5 +14,3 @@ struct driver_place {
 /* url: the whole. -1 with *err; p is empty then. */
 int driver_place_parse(struct driver_place *p, const char *url, struct err *err);
 void driver_place_fini(struct driver_place *p); /* the password's bytes are wiped */
-
-#endif

@@ -1,7 +1,6 @@
 /* The process of a driver: it is started, and it is signalled. Its socket and what is said there is the link's
  * (driver_link.h), which alone uses this. */
-#ifndef LUNARCH_DRIVER_PROCESS_H
-#define LUNARCH_DRIVER_PROCESS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -14,5 +13,3 @@ pid_t driver_process_start(int *fd, struct err *err);
 
 /* "exit status 1", "killed by signal 9 (Killed)": a wait status, as of a reaper. out: 80 bytes. */
 const char *driver_process_end(int status, char *out);
-
-#endif

@@ -3,8 +3,7 @@
  * A driver as the locks of a process share it that are at the same place: the lock file, its options, who asks, and,
  * where the key stands behind '#', the path. Not the process and its socket (driver_link.h). Used by the driver
  * lock. */
-#ifndef LUNARCH_DRIVER_SERVER_H
-#define LUNARCH_DRIVER_SERVER_H
+#pragma once
 
 #include "locks/driver/driver_link.h"
 #include "locks/driver/driver_place.h"
@@ -20,5 +19,3 @@ struct driver_server {
 
 /* The one at this place, made if need be. Takes what is in place. lock_server_put gives it back. */
 struct driver_server *driver_server_get(struct lock_env *env, struct driver_place *place);
-
-#endif

@@ -1,8 +1,7 @@
 /* Typed, bounds-checked messages between elector and driver, one per SOCK_SEQPACKET datagram (driver_messages.h).
  * Not a stream and not for strangers: a malformed message ends the conversation.
  * Used by the elector's end of the socket (driver_link.h) and by the driver's (driver/driver.h). */
-#ifndef LUNARCH_DRIVER_WIRE_H
-#define LUNARCH_DRIVER_WIRE_H
+#pragma once
 
 #include "base/wire.h"
 #include "lease/record.h"
@@ -47,5 +46,3 @@ const char *driver_message_name(uint32_t type); /* for logs; NULL if there is no
 
 /* What begins a message. 0 if it is none, or longer than DRIVER_MAX. */
 enum driver_type driver_message_open(struct wire *w, const void *data, size_t len);
-
-#endif

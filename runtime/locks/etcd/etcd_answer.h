@@ -1,7 +1,6 @@
 /* What a status of gRPC that etcd, or something in its place, ended a call with says of the request: was it acted upon,
  * and who else should be asked? Used by the etcd lock. */
-#ifndef LUNARCH_ETCD_ANSWER_H
-#define LUNARCH_ETCD_ANSWER_H
+#pragma once
 
 #include "grpc/grpc.h"
 #include "locks/lock.h"
@@ -24,5 +23,3 @@ struct etcd_meaning {
 /* peer: "host:port". user: for messages; "": none. lost: why the connection ended under the call; NULL: it did not. */
 struct etcd_meaning etcd_understand(const struct grpc_end *end, const char *peer, const char *user,
                                     const struct err *lost);
-
-#endif

@@ -1,7 +1,6 @@
 /* A connection to the one of several etcd servers that answers, by gRPC, perhaps over TLS.
  * Not a lock: it knows no message, repeats no call, and logs nobody in. Used by the etcd lock. */
-#ifndef LUNARCH_ETCD_LINK_H
-#define LUNARCH_ETCD_LINK_H
+#pragma once
 
 #include "grpc/grpc.h"
 #include "locks/lock_link.h"
@@ -38,5 +37,3 @@ void etcd_link_leave(struct lock_link *link, uint64_t number, const struct err *
 
 /* As lock_link_late. May be called from everywhere. */
 void etcd_link_late(struct lock_link *link, struct instant sent_at);
-
-#endif

@@ -1,7 +1,6 @@
 /* etcd's messages (etcd.proto) as bytes and back, by protobuf-c.
  * Not what is said in them. Used by the etcd lock. */
-#ifndef LUNARCH_ETCD_MESSAGES_H
-#define LUNARCH_ETCD_MESSAGES_H
+#pragma once
 
 #include "base/buf.h"
 #include "locks/etcd/etcd.pb-c.h"
@@ -15,5 +14,3 @@ void etcd_drop(void *message); /* NULL: nothing */
 
 /* Borrowed text as bytes. */
 ProtobufCBinaryData etcd_bytes(const char *text, size_t len);
-
-#endif

@@ -4,8 +4,7 @@
  * token, the stream of notices, and whose call is next. Not etcd's lease, lock or election services, which elect dead
  * candidates (etcd's issue 19597): only transactions and watches. Not a lock: it knows of no record. Used by the etcd
  * lock. */
-#ifndef LUNARCH_ETCD_SERVER_H
-#define LUNARCH_ETCD_SERVER_H
+#pragma once
 
 #include "locks/etcd/etcd_answer.h"
 #include "locks/etcd/etcd_link.h"
@@ -74,5 +73,3 @@ struct etcd_metadata etcd_server_metadata(const struct etcd_server *s);
 
 /* The token was refused. Nothing if there is a newer one by now. */
 void etcd_server_drop_token(struct etcd_server *s, unsigned generation);
-
-#endif

@@ -1,8 +1,7 @@
 /* One stream of notices for all the locks of an etcd server: a watch for each key, added and removed while it runs. Not
  * a proof that nothing has changed: etcd has lost events (its issues 17529, 18089), so standbys also read now and then.
  * Used by the etcd lock. */
-#ifndef LUNARCH_ETCD_WATCH_H
-#define LUNARCH_ETCD_WATCH_H
+#pragma once
 
 #include "locks/etcd/etcd_messages.h"
 
@@ -48,5 +47,3 @@ void etcd_watch_settle(struct etcd_watch *w, int64_t known);
  * owns it (etcd_drop). As good as a read: if there is something newer, a notice will come, and a write that expects an
  * old version changes nothing. */
 Etcd__KeyValue *etcd_watch_take_seen(struct etcd_watch *w);
-
-#endif

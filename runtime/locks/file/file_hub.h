@@ -1,8 +1,7 @@
 /* What the file locks of one process share: an inotify descriptor for all of them, and the names of temporary files.
  * Not for network file systems: inotify never sees the changes of other hosts.
  * Used by the file lock. */
-#ifndef LUNARCH_FILE_HUB_H
-#define LUNARCH_FILE_HUB_H
+#pragma once
 
 #include "locks/file/file_temp.h"
 #include "locks/lock.h"
@@ -39,5 +38,3 @@ bool file_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *n
                            unsigned lock);                      /* begins with that */
 unsigned file_hub_number(struct lock_env *env);                 /* another one each time */
 bool file_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */
-
-#endif

@@ -2,8 +2,7 @@
  * directory, and each version of the record a file in it, whose name is the version's number; the highest one counts.
  * No lock of the kernel or of the server's: link(2) makes a name that is not there, or changes nothing, so a write that
  * comes late, or twice, meets the name that somebody else's has taken meanwhile. Used by lock_file.c. */
-#ifndef LUNARCH_FILE_LINK_H
-#define LUNARCH_FILE_LINK_H
+#pragma once
 
 #include "locks/file/file_op.h"
 
@@ -14,5 +13,3 @@
 
 void file_link_read(struct file_op *o);
 void file_link_write(struct file_op *o);
-
-#endif

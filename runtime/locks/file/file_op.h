@@ -4,8 +4,7 @@
  * and read a record, make the file with the new one. Not a compare-and-swap: file_swap.c and file_link.c are. No loop,
  * no timers, no heap: a call may hang in a file system that does not answer, so it can run on any thread. Used by
  * file_swap.c, file_link.c and lock_file.c. */
-#ifndef LUNARCH_FILE_OP_H
-#define LUNARCH_FILE_OP_H
+#pragma once
 
 #include "base/clock.h"
 #include "locks/file/file_temp.h"
@@ -115,5 +114,3 @@ void file_op_sync_dir(struct file_op *o, const struct file_place *p);
 /* Owner (-1: ours) and rights of a file beside the record that all need who may write the record. */
 uid_t file_op_owner(const struct stat *dir);
 mode_t file_op_mode(const struct stat *dir);
-
-#endif

@@ -1,8 +1,7 @@
 /* The path of a file lock's record, from what a user writes.
  * No URL library: "file:PATH", a path, or a name; nothing is decoded.
  * Used by the file lock. */
-#ifndef LUNARCH_FILE_PATH_H
-#define LUNARCH_FILE_PATH_H
+#pragma once
 
 #include "base/err.h"
 
@@ -11,5 +10,3 @@
  * Links are followed, so that what gets replaced is their target and all who use it agree on its kernel lock.
  * The file need not be there, its directory must. malloc'd; NULL with *err. */
 char *file_path(const char *text, const char *state_dir, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Compare-and-swap of a record file by rename(2), under a lock of the kernel: for file systems that this machine has
  * alone. Not for shared ones, whose server may take that lock away without a word: file_link.h. Used by lock_file.c. */
-#ifndef LUNARCH_FILE_SWAP_H
-#define LUNARCH_FILE_SWAP_H
+#pragma once
 
 #include "locks/file/file_op.h"
 
@@ -13,5 +12,3 @@ bool file_swap_write(struct file_op *s);
 /* After file_swap_write was false, instead of the second call: removes the temporary file that the first one has made.
  * Such a file is in memory alone, so this does not block. Nothing if there is none. */
 void file_swap_drop(struct file_op *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* Kinds of file systems, as far as they matter to a file lock: of this machine alone, or shared with others.
  * Nothing is tried out: the type that statfs(2) tells decides, and a type that is not known counts as shared.
  * Used by the file lock. */
-#ifndef LUNARCH_FILE_SYSTEM_H
-#define LUNARCH_FILE_SYSTEM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ struct file_system_type {
 
 /* Never NULL: the type of this number, else one that is shared and says that it is unknown. */
 const struct file_system_type *file_system_type(uint32_t magic);
-
-#endif

@@ -1,8 +1,7 @@
 /* Names of temporary files that say whose they are, so that those of dead processes can be told and removed.
  * Not mkstemp: a random name says nothing.
  * Used by the file lock. */
-#ifndef LUNARCH_FILE_TEMP_H
-#define LUNARCH_FILE_TEMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ void file_temp_prefix(const struct file_temp_tag *t, const char *name, unsigned 
 /* Removes what dead processes left in the open directory: of this boot and our PID namespace; and of earlier boots, if
  * no other host can have the directory (local). give_up is asked now and then. No heap. */
 void file_temp_clean(const struct file_temp_tag *t, int dir, bool local, bool (*give_up)(void *arg), void *arg);
-
-#endif

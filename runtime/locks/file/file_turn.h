@@ -1,8 +1,7 @@
 /* Whose turn it is among the file locks of one process: a thousand operations that are asked for at once begin in
  * order, a few at a time, so that not all of them hold buffers and threads. Not a scheduler: it knows nothing of
  * deadlines; who waits too long leaves. Used by lock_file.c. */
-#ifndef LUNARCH_FILE_TURN_H
-#define LUNARCH_FILE_TURN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ void file_turn_ask(struct lock_env *env, struct file_turn *t);
 void file_turn_leave(struct lock_env *env, struct file_turn *t);
 
 void file_turn_over(struct lock_env *env);
-
-#endif

@@ -1,8 +1,7 @@
 /* A lock of the kernel on a file (flock(2)), which the kernel drops when its holder dies; waited for within a deadline.
  * Not the election: it is held for the moments of one compare-and-swap. No heap, so that it can run on any thread.
  * Used by file_swap.c. */
-#ifndef LUNARCH_KERNEL_LOCK_H
-#define LUNARCH_KERNEL_LOCK_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -31,5 +30,3 @@ enum kernel_lock_result {
 /* name: of the lock's file in dir. */
 enum kernel_lock_result kernel_lock_take(int dir, const char *name, const struct kernel_lock_how *how, int *fd,
                                          struct err *err);
-
-#endif

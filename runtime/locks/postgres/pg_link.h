@@ -1,8 +1,7 @@
 /* A connection to the one of several PostgreSQL servers that takes writes, with questions in a pipeline.
  * A server on an older timeline than was seen there is a primary that was replaced: it is not connected to.
  * Not a lock: it knows nothing of records, and repeats no statement. Used by the PostgreSQL lock. */
-#ifndef LUNARCH_PG_LINK_H
-#define LUNARCH_PG_LINK_H
+#pragma once
 
 #include "locks/lock_link.h"
 #include "locks/postgres/pg_url.h"
@@ -41,5 +40,3 @@ bool pg_link_pooled(const struct lock_link *link);
 
 /* The server can say its timeline, which is another one after a promotion. Known while the link is up. */
 bool pg_link_timed(const struct lock_link *link);
-
-#endif

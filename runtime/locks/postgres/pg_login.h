@@ -1,8 +1,7 @@
 /* Connecting and logging in to the PostgreSQL server at a place, off the loop: host names are looked up on threads, and
  * each step of libpq's is taken on a thread, since a server may ask it for hours of hashing (RFC 5802: iterations).
  * Not the session that follows, and no deadline: both are the link's. Used by the link. */
-#ifndef LUNARCH_PG_LOGIN_H
-#define LUNARCH_PG_LOGIN_H
+#pragma once
 
 #include "locks/lock_link.h"
 #include "locks/postgres/pg_url.h"
@@ -52,5 +51,3 @@ void pg_login_cancel(struct pg_login *l);
 
 /* What libpq says of a connection that failed, on one line, and whether that is a refusal. */
 enum lock_outcome pg_login_judge(PGconn *conn, struct err *why);
-
-#endif

@@ -3,8 +3,7 @@
  * A PostgreSQL server, as the locks of a process with the same URI share it: its links, its notices, and writes that
  * change nothing, sent ahead of the first real ones of a session: the server looks up and plans a session's first
  * writes for milliseconds, and no handover is to wait for that. Not a link (pg_link.h). Used by the PostgreSQL lock. */
-#ifndef LUNARCH_PG_SERVER_H
-#define LUNARCH_PG_SERVER_H
+#pragma once
 
 #include "locks/lock_server.h"
 #include "locks/postgres/pg_link.h"
@@ -40,5 +39,3 @@ void pg_server_stamp(struct pg_server *s, char *out);
 
 /* A lock in this table (as pg_sql_quote gives it; NULL: it is not known yet) waits for its turn. */
 void pg_server_expect(struct pg_server *s, const char *table);
-
-#endif

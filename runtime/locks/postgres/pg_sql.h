@@ -11,8 +11,7 @@
  * a lock's row, server is the doubt under which that row was last sound.
  *
  * A question is one transaction. Result 0 of its answer has the stamp, result 1 what is said of each question below. */
-#ifndef LUNARCH_PG_SQL_H
-#define LUNARCH_PG_SQL_H
+#pragma once
 
 #include "locks/postgres/pg_link.h"
 
@@ -88,5 +87,3 @@ char *pg_sql_quote(const char *name);
 
 /* The table `name` in this schema, whose name has len bytes, as an SQL identifier, malloc'd. */
 char *pg_sql_qualify(const char *schema, size_t len, const char *name);
-
-#endif

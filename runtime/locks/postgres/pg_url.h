@@ -1,8 +1,7 @@
 /* The URL of a lock in PostgreSQL: a libpq URI, with ?table=NAME and ?max_age=SECONDS among its options and the lock's
  * name behind a '#'; and the place that the URI, service files and environment variables name. Not a connection, and no
  * network. Used by the PostgreSQL lock, its servers and links. */
-#ifndef LUNARCH_PG_URL_H
-#define LUNARCH_PG_URL_H
+#pragma once
 
 #include "base/err.h"
 
@@ -37,5 +36,3 @@ int pg_url_parse(struct pg_url *u, const char *text, struct err *err);
 
 /* The same for every spelling of the same lock, without secrets. malloc'd. */
 char *pg_url_print(const struct pg_url *u);
-
-#endif

@@ -1,7 +1,6 @@
 /* A connection to the one of several Redis servers that is no replica: greeted, pipelined, and made again when it was
  * lost. Not a lock: it knows nothing of records, and repeats no command. Used by the Redis lock. */
-#ifndef LUNARCH_REDIS_LINK_H
-#define LUNARCH_REDIS_LINK_H
+#pragma once
 
 #include "locks/lock_link.h"
 #include "locks/redis/redis_scripts.h"
@@ -25,5 +24,3 @@ void redis_link_send_asking(struct lock_link *link);
 
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct lock_link *link, int which);
-
-#endif

@@ -1,8 +1,7 @@
 /* What a Redis server is asked to do, as scripts in Lua, and how its answers, its errors and its INFO are read.
  * Not a connection, and no state: what an answer means for an operation is decided in lock_redis.c.
  * Used by the Redis lock. */
-#ifndef LUNARCH_REDIS_SCRIPTS_H
-#define LUNARCH_REDIS_SCRIPTS_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -44,5 +43,3 @@ void redis_info(const char *info, const char *name, char *value, size_t size);
 /* Fills about by that answer: the version, and settings by which the server can lose a record that it has acknowledged.
  * replicas_asked: for how many the lock waits. */
 void redis_about(struct lock_about *about, const char *info, int replicas_asked);
-
-#endif

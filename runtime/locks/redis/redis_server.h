@@ -2,8 +2,7 @@
  *
  * What the Redis locks of a process share that are in the same place: a connection to each host, one for notices, and
  * the question which of several hosts is the primary. Not a lock: it knows of no record. Used by the Redis lock. */
-#ifndef LUNARCH_REDIS_SERVER_H
-#define LUNARCH_REDIS_SERVER_H
+#pragma once
 
 #include "locks/lock_user.h"
 
@@ -54,5 +53,3 @@ void redis_server_pass(struct redis_server *s);
 /* Whether the link's host is known to be the only primary: what is sent on the link now goes to the server that said
  * so. It is not known any longer once the connection has ended, or the hosts were asked again. */
 bool redis_server_is_checked(const struct redis_server *s);
-
-#endif

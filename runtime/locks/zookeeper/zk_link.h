@@ -3,8 +3,7 @@
  * A session with the one of several ZooKeeper servers that serves, made again when it was lost.
  * Not a lock, and no ephemeral nodes: what a session dies of means nothing to who leads.
  * Used by the ZooKeeper lock. */
-#ifndef LUNARCH_ZK_LINK_H
-#define LUNARCH_ZK_LINK_H
+#pragma once
 
 #include "locks/lock_link.h"
 
@@ -25,5 +24,3 @@ void zk_link_send(struct lock_link *link);
 
 /* As lock_link_late; not while the library is at work. */
 void zk_link_late(struct lock_link *link, struct instant sent_at);
-
-#endif

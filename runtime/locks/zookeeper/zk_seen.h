@@ -1,8 +1,7 @@
 /* The states of a node that were seen, and whether what is shown now is older: then its servers have lost writes, or
  * one that is cut off has answered. Not what follows from that (lock_failover.h), and not whether a look was
  * synchronised: no I/O and no clock. Used by the ZooKeeper lock. */
-#ifndef LUNARCH_ZK_SEEN_H
-#define LUNARCH_ZK_SEEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ enum zk_look zk_seen_look(struct zk_seen *seen, const struct zk_state *now);
 
 /* The doubt was waited out: a next one is told from it. */
 void zk_seen_settle(struct zk_seen *seen);
-
-#endif
