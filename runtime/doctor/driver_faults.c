@@ -167,15 +167,15 @@ static bool fault_begin(struct driver_faults *f, uint64_t id)
 
 static void fault_put_raw(struct driver_faults *f, struct wire *w, struct buf *m)
 {
-	struct driver_write write;
+	struct driver_ask write;
 	struct buf raw = { 0 };
 
-	if (!driver_write_get(w, &write))
+	if (!driver_ask_get(w, &write) || write.kind != DRIVER_WRITE)
 		return;
 	write.flags = DRIVER_WRITE_ADVICE;
 	write.waited_out = "";
 	write.text = f->raw;
-	driver_write_put(&raw, &write);
+	driver_ask_put(&raw, &write);
 	buf_fini(m);
 	*m = raw;
 	mem_replace(&f->raw, NULL);
@@ -187,10 +187,10 @@ static bool faults_spoil_question(struct driver_faults *f, struct buf *m)
 	enum driver_type type = driver_message_open(&w, m->data, m->len);
 
 	front = w;
-	if (type < DRIVER_READ || type > DRIVER_ABOUT)
+	if (type != DRIVER_ASK)
 		return false;
 	uint64_t id = wire_get_u64(&front); /* before the message is another one */
-	if (type == DRIVER_WRITE && f->raw)
+	if (f->raw)
 		fault_put_raw(f, &w, m);
 	return fault_begin(f, id);
 }

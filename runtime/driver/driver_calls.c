@@ -13,7 +13,7 @@
 struct driver_call {
 	struct driver *driver;
 	struct driver_call *next, **link;
-	enum driver_type kind;
+	enum driver_kind kind;
 	uint64_t id;
 	struct instant by;
 	char *key, *expected, *waited_out, *text;
@@ -37,16 +37,16 @@ static bool call_changes(const struct driver_call *c)
 	return c->kind == DRIVER_WRITE || c->kind == DRIVER_REMOVE;
 }
 
-static struct driver_call *call_new(struct driver *d, const struct driver_question *q)
+static struct driver_call *call_new(struct driver *d, const struct driver_ask *q)
 {
 	struct driver_call *c = mem_zero(sizeof *c);
 
 	*c = (struct driver_call){ .driver = d,
 		                   .next = d->calls,
 		                   .link = &d->calls,
-		                   .kind = q->kind,
+		                   .kind = (enum driver_kind)q->kind,
 		                   .id = q->id,
-		                   .by = q->by,
+		                   .by = { .raw = q->by_raw, .boot = q->by_boot },
 		                   .key = mem_dup(q->key),
 		                   .expected = mem_dup(q->expected),
 		                   .waited_out = mem_dup(q->waited_out),
@@ -200,6 +200,7 @@ static void push_op(lua_State *L, const struct driver_call *c)
 
 static void call_start(struct driver_call *c)
 {
+	static const char *const functions[DRIVER_KINDS] = { "read", "write", "remove", "list", "about" };
 	struct driver *d = c->driver;
 	lua_State *L = d->script->L;
 
@@ -207,7 +208,7 @@ static void call_start(struct driver_call *c)
 		call_fail(c, LOCK_FAILED, ERR_TIMEOUT, LATE " before it began");
 		return;
 	}
-	driver_push(d, driver_message_name(c->kind)); /* the file's functions have the messages' names */
+	driver_push(d, functions[c->kind]);
 	lua_pushstring(L, c->key ? c->key : "");
 	push_op(L, c);
 	lua_pushstring(L, c->text ? c->text : "");
@@ -231,7 +232,7 @@ static void call_on_deadline(struct timer *t)
 	call_stop((struct driver_call *)((char *)t - offsetof(struct driver_call, timer)), LATE);
 }
 
-void driver_calls_begin(struct driver *d, const struct driver_question *q)
+void driver_calls_begin(struct driver *d, const struct driver_ask *q)
 {
 	struct driver_call *c = call_new(d, q);
 

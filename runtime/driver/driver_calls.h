@@ -5,25 +5,14 @@
 #ifndef LUNARCH_DRIVER_CALLS_H
 #define LUNARCH_DRIVER_CALLS_H
 
-#include "base/clock.h"
-
 #include "locks/driver/driver_wire.h"
 
 #include <stdint.h>
 
 struct driver;
 
-struct driver_question {       /* borrowed for the call only; NULL is "" */
-	enum driver_type kind; /* DRIVER_READ, _WRITE, _REMOVE, _LIST, _ABOUT */
-	uint64_t id;
-	struct instant by;
-	const char *key, *expected, *waited_out, *text;
-	int64_t floor;
-	uint8_t flags; /* of enum driver_write_flag */
-};
-
 /* Begins now, or as soon as the store is open. */
-void driver_calls_begin(struct driver *d, const struct driver_question *q);
+void driver_calls_begin(struct driver *d, const struct driver_ask *q);
 
 void driver_calls_cancel(struct driver *d, uint64_t id); /* one that has ended: does nothing */
 void driver_calls_opened(struct driver *d);              /* begins what has waited for it */

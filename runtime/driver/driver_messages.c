@@ -199,72 +199,13 @@ static bool on_open(struct driver *d, struct wire *w)
 
 /* ---- messages ---- */
 
-static bool on_read(struct driver *d, struct wire *w)
+static bool on_ask(struct driver *d, struct wire *w)
 {
-	struct driver_read m;
+	struct driver_ask m;
 
-	if (!driver_read_get(w, &m))
+	if (!driver_ask_get(w, &m) || m.kind >= DRIVER_KINDS)
 		return false;
-	driver_calls_begin(d, &(struct driver_question){ .kind = DRIVER_READ,
-	                                                 .id = m.id,
-	                                                 .by = { .raw = m.by_raw, .boot = m.by_boot },
-	                                                 .key = m.key });
-	return true;
-}
-
-static bool on_write(struct driver *d, struct wire *w)
-{
-	struct driver_write m;
-
-	if (!driver_write_get(w, &m))
-		return false;
-	driver_calls_begin(d, &(struct driver_question){ .kind = DRIVER_WRITE,
-	                                                 .id = m.id,
-	                                                 .by = { .raw = m.by_raw, .boot = m.by_boot },
-	                                                 .key = m.key,
-	                                                 .expected = m.expected,
-	                                                 .flags = m.flags,
-	                                                 .waited_out = m.waited_out,
-	                                                 .floor = m.floor,
-	                                                 .text = m.text });
-	return true;
-}
-
-static bool on_remove(struct driver *d, struct wire *w)
-{
-	struct driver_remove m;
-
-	if (!driver_remove_get(w, &m))
-		return false;
-	driver_calls_begin(d, &(struct driver_question){ .kind = DRIVER_REMOVE,
-	                                                 .id = m.id,
-	                                                 .by = { .raw = m.by_raw, .boot = m.by_boot },
-	                                                 .key = m.key,
-	                                                 .expected = m.expected });
-	return true;
-}
-
-static bool on_list(struct driver *d, struct wire *w)
-{
-	struct driver_list m;
-
-	if (!driver_list_get(w, &m))
-		return false;
-	driver_calls_begin(d, &(struct driver_question){ .kind = DRIVER_LIST,
-	                                                 .id = m.id,
-	                                                 .by = { .raw = m.by_raw, .boot = m.by_boot },
-	                                                 .key = m.prefix });
-	return true;
-}
-
-static bool on_about(struct driver *d, struct wire *w)
-{
-	struct driver_about m;
-
-	if (!driver_about_get(w, &m))
-		return false;
-	driver_calls_begin(d, &(struct driver_question){
-				      .kind = DRIVER_ABOUT, .id = m.id, .by = { .raw = m.by_raw, .boot = m.by_boot } });
+	driver_calls_begin(d, &m);
 	return true;
 }
 
@@ -320,16 +261,8 @@ bool driver_message(struct driver *d, const void *bytes, size_t len)
 	switch ((int)driver_message_open(&w, bytes, len)) {
 	case DRIVER_OPEN:
 		return on_open(d, &w);
-	case DRIVER_READ:
-		return on_read(d, &w);
-	case DRIVER_WRITE:
-		return on_write(d, &w);
-	case DRIVER_REMOVE:
-		return on_remove(d, &w);
-	case DRIVER_LIST:
-		return on_list(d, &w);
-	case DRIVER_ABOUT:
-		return on_about(d, &w);
+	case DRIVER_ASK:
+		return on_ask(d, &w);
 	case DRIVER_CANCEL:
 		return on_cancel(d, &w);
 	case DRIVER_WATCH:

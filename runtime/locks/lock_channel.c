@@ -165,15 +165,15 @@ void lock_board_answer(struct lock_board *b, const char *channel, bool yes)
 {
 	struct lock_channel *c = board_find(b, channel);
 
-	if (!c || (!yes && c->state == LOCK_CHANNEL_REFUSED))
+	if (!c || (!yes && !c->given))
 		return;
-	c->state = yes ? LOCK_CHANNEL_GIVEN : LOCK_CHANNEL_REFUSED;
+	c->given = yes;
 	lock_board_tell(b, channel, NULL);
 }
 
-bool lock_member_is_refused(const struct lock_member *m)
+bool lock_member_is_given(const struct lock_member *m)
 {
-	return m->channel && m->channel->state == LOCK_CHANNEL_REFUSED;
+	return m->channel && m->channel->given;
 }
 
 double lock_channel_again_s(int *refusals, enum lock_outcome why)

@@ -10,8 +10,8 @@
 struct lock_channel {
 	char *name;
 	struct lock_member *members;
-	bool deaf; /* there are no notices on this one: its members poll */
-	enum { LOCK_CHANNEL_ASKED, LOCK_CHANNEL_GIVEN, LOCK_CHANNEL_REFUSED } state; /* of lock_board_answer */
+	bool deaf;  /* there are no notices on this one: its members poll */
+	bool given; /* by lock_board_answer */
 };
 
 struct lock_board { /* one per server; zero but for the loop before the first use */
@@ -55,11 +55,11 @@ void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
 void lock_board_deafen(struct lock_board *b);
 void lock_board_deafen_channel(struct lock_board *b, const char *channel);
 
-/* The server has said whether it tells of each change on this channel from now on. Its members are told: after a yes,
- * of what happened before; after the first no, so that they ask to watch again and hear that they have to poll. For
- * backends whose servers say so, and where nothing that is asked later tells it. */
+/* The server has said whether it tells of each change on this channel from now on. Its members poll until it has said
+ * yes. They are told then, of what happened before, and when it takes that back. For backends whose servers say so, and
+ * where nothing that is asked later tells it. */
 void lock_board_answer(struct lock_board *b, const char *channel, bool yes);
-bool lock_member_is_refused(const struct lock_member *m);
+bool lock_member_is_given(const struct lock_member *m);
 
 /* Does it poll? */
 bool lock_member_is_deaf(const struct lock_member *m);

@@ -98,7 +98,7 @@ static void on_ready(struct lock_call *c)
 	struct buf m = { 0 };
 	uint64_t id = driver_link_id(a->link);
 
-	driver_read_put(&m, &(struct driver_read){ .id = id, .key = "k" });
+	driver_ask_put(&m, &(struct driver_ask){ .id = id, .key = "k" });
 	a->asked += driver_link_ask(a->link, c, id, &m);
 	buf_fini(&m);
 }

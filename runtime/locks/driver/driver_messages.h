@@ -13,15 +13,11 @@
 	M(5, PONG, pong)         \
 	M(6, LOST, lost)         \
 	M(64, OPEN, open)        \
-	M(65, READ, read)        \
-	M(66, WRITE, write)      \
-	M(67, REMOVE, remove)    \
-	M(68, LIST, list)        \
-	M(69, ABOUT, about)      \
-	M(70, CANCEL, cancel)    \
-	M(71, WATCH, watch)      \
-	M(72, PING, ping)        \
-	M(73, LOSE, lose)
+	M(65, ASK, ask)          \
+	M(66, CANCEL, cancel)    \
+	M(67, WATCH, watch)      \
+	M(68, PING, ping)        \
+	M(69, LOSE, lose)
 
 /* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: bytes up to the end of the message. */
 
@@ -59,43 +55,19 @@
 /* The first message. place: JSON (docs/design.md, "Locks in Lua"). */
 #define DRIVER_FIELDS_open(F) F(str, place)
 
-/* An operation has an id that no other one of this driver has, and a deadline: struct instant. */
-#define DRIVER_FIELDS_read(F) \
-	F(u64, id)            \
-	F(i64, by_raw)        \
-	F(i64, by_boot)       \
-	F(str, key)
-
-#define DRIVER_FIELDS_write(F)                                               \
-	F(u64, id)                                                           \
-	F(i64, by_raw)                                                       \
-	F(i64, by_boot)                                                      \
-	F(str, key)                                                          \
-	F(str, expected)   /* the version; "": only if absent */             \
-	F(u8, flags)       /* of enum driver_write_flag */                   \
-	F(str, waited_out) /* the doubt that was waited out, or "" */        \
-	F(i64, floor)      /* the largest token that the elector knows of */ \
-	F(str, text)       /* the record */
-
-#define DRIVER_FIELDS_remove(F) \
-	F(u64, id)              \
-	F(i64, by_raw)          \
-	F(i64, by_boot)         \
-	F(str, key)             \
-	F(str, expected)
-
-/* The keys that begin with prefix. */
-#define DRIVER_FIELDS_list(F) \
-	F(u64, id)            \
-	F(i64, by_raw)        \
-	F(i64, by_boot)       \
-	F(str, prefix)
-
-/* What is the server? */
-#define DRIVER_FIELDS_about(F) \
-	F(u64, id)             \
-	F(i64, by_raw)         \
-	F(i64, by_boot)
+/* An operation. What its kind does not need is "" or 0. It has an id that no other one of this driver has, and a
+ * deadline: struct instant. */
+#define DRIVER_FIELDS_ask(F)                                                        \
+	F(u64, id)                                                                  \
+	F(u8, kind) /* enum driver_kind */                                          \
+	F(i64, by_raw)                                                              \
+	F(i64, by_boot)                                                             \
+	F(str, key)        /* of a list: what the keys begin with */                \
+	F(str, expected)   /* write and remove: the version; "": only if absent */  \
+	F(u8, flags)       /* write: of enum driver_write_flag */                   \
+	F(str, waited_out) /* write: the doubt that was waited out, or "" */        \
+	F(i64, floor)      /* write: the largest token that the elector knows of */ \
+	F(str, text)       /* write: the record */
 
 /* Nobody waits for this operation any more: end its task. It is answered all the same. */
 #define DRIVER_FIELDS_cancel(F) F(u64, id)

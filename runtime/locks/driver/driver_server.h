@@ -10,11 +10,8 @@
 #include "locks/lock_server.h"
 
 struct driver_server {
-	struct lock_server base;            /* first. Its channels are keys */
-	struct driver_asked *asked, **last; /* keys for which the driver was asked for notices, in that order */
-	double patience_s;                  /* for its answer */
-	ev_timer silent;                    /* the first of them has had its time */
-	struct driver_place place;          /* json and name; the rest is of the lock that came first */
+	struct lock_server base;   /* first. Its channels are keys */
+	struct driver_place place; /* json and name; the rest is of the lock that came first */
 };
 
 /* The one at this place, made if need be. Takes what is in place. lock_server_put gives it back. */

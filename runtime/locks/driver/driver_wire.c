@@ -1,22 +1,17 @@
 #include "locks/driver/driver_wire.h"
 
-const char *driver_message_name(uint32_t type)
+static bool is_message(uint32_t type)
 {
-	switch (type) {
-#define NAME(number, TYPE, name) \
-	case number:             \
-		return #name;
-		DRIVER_MESSAGES(NAME)
-#undef NAME
-	}
-	return NULL;
+#define IS(number, TYPE, name) || type == (number)
+	return false DRIVER_MESSAGES(IS);
+#undef IS
 }
 
 enum driver_type driver_message_open(struct wire *w, const void *data, size_t len)
 {
 	uint32_t type = wire_start(w, data, len, DRIVER_MAX);
 
-	if (!driver_message_name(type))
+	if (!is_message(type))
 		w->bad = true;
 	return w->bad ? (enum driver_type)0 : (enum driver_type)type;
 }

@@ -19,6 +19,8 @@ enum driver_type {
 #undef DRIVER_NUMBER
 };
 
+enum driver_kind { DRIVER_READ, DRIVER_WRITE, DRIVER_REMOVE, DRIVER_LIST, DRIVER_ABOUT, DRIVER_KINDS };
+
 enum driver_can { /* what the lock file has functions for */
 	          DRIVER_CAN_WATCH = 1 << 0,
 	          DRIVER_CAN_LIST = 1 << 1,
@@ -41,8 +43,6 @@ enum driver_write_flag {
 #define DRIVER_MESSAGE(number, TYPE, name) WIRE_DECLARE(driver_##name, DRIVER_FIELDS_##name)
 DRIVER_MESSAGES(DRIVER_MESSAGE)
 #undef DRIVER_MESSAGE
-
-const char *driver_message_name(uint32_t type); /* for logs; NULL if there is no such message */
 
 /* What begins a message. 0 if it is none, or longer than DRIVER_MAX. */
 enum driver_type driver_message_open(struct wire *w, const void *data, size_t len);

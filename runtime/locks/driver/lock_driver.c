@@ -32,23 +32,6 @@ static const char *file_name(const struct lock_user *u)
 
 /* ---- asking ---- */
 
-static void put_read(struct buf *m, const struct lock_user *u, uint64_t id)
-{
-	struct instant by = u->op.by;
-
-	if (u->about) {
-		driver_about_put(m, &(struct driver_about){ .id = id, .by_raw = by.raw, .by_boot = by.boot });
-	} else if (u->listing) {
-		char *prefix = mem_dupn(u->channel, lock_listing_prefix(u->channel));
-		driver_list_put(
-			m, &(struct driver_list){ .id = id, .by_raw = by.raw, .by_boot = by.boot, .prefix = prefix });
-		free(prefix);
-	} else {
-		driver_read_put(
-			m, &(struct driver_read){ .id = id, .by_raw = by.raw, .by_boot = by.boot, .key = u->channel });
-	}
-}
-
 static uint8_t write_flags(struct lock_user *u, struct instant now)
 {
 	return (uint8_t)((u->durable ? DRIVER_WRITE_DURABLE : 0) | (u->acquiring ? DRIVER_WRITE_BEGINS : 0) |
@@ -56,27 +39,29 @@ static uint8_t write_flags(struct lock_user *u, struct instant now)
 	                 (lock_failover_own(&u->doubt, &u->expected, now) ? DRIVER_WRITE_OWN : 0));
 }
 
-static void put_write(struct buf *m, struct lock_user *u, uint64_t id)
+static void put_question(struct buf *m, struct lock_user *u, uint64_t id)
 {
-	struct instant by = u->op.by, now = clock_now();
+	struct instant now = clock_now();
+	bool writes = u->op.writing && !u->op.removing;
+	int read = u->about ? DRIVER_ABOUT : u->listing ? DRIVER_LIST : DRIVER_READ;
+	char *key = mem_dupn(u->channel, u->listing ? lock_listing_prefix(u->channel) : strlen(u->channel));
+	struct driver_ask ask = { .id = id,
+		                  .kind = (uint8_t)(u->op.removing ? DRIVER_REMOVE
+		                                    : writes       ? DRIVER_WRITE
+		                                                   : read),
+		                  .by_raw = u->op.by.raw,
+		                  .by_boot = u->op.by.boot,
+		                  .key = key,
+		                  .expected = u->op.writing ? u->expected.text : "" };
 
-	if (u->op.removing)
-		driver_remove_put(m, &(struct driver_remove){ .id = id,
-		                                              .by_raw = by.raw,
-		                                              .by_boot = by.boot,
-		                                              .key = u->channel,
-		                                              .expected = u->expected.text });
-	else
-		driver_write_put(m,
-		                 &(struct driver_write){ .id = id,
-		                                         .by_raw = by.raw,
-		                                         .by_boot = by.boot,
-		                                         .key = u->channel,
-		                                         .expected = u->expected.text,
-		                                         .flags = write_flags(u, now),
-		                                         .waited_out = lock_failover_over(&u->doubt, u->op.lease, now),
-		                                         .floor = u->lock.token_floor,
-		                                         .text = u->op.text });
+	if (writes) {
+		ask.flags = write_flags(u, now);
+		ask.waited_out = lock_failover_over(&u->doubt, u->op.lease, now);
+		ask.floor = u->lock.token_floor;
+		ask.text = u->op.text;
+	}
+	driver_ask_put(m, &ask);
+	free(key);
 }
 
 static void driver_lock_begin(struct lock_user *u)
@@ -124,10 +109,7 @@ static void driver_lock_on_ready(struct lock_call *c)
 	}
 	uint64_t id = driver_link_id(link);
 	lock_op_sent(&u->op); /* before its flags are taken: it tells what doubt it is about */
-	if (u->op.writing)
-		put_write(&m, u, id);
-	else
-		put_read(&m, u, id);
+	put_question(&m, u, id);
 	if (!driver_link_ask(link, c, id, &m))
 		lock_op_fail_soon(&u->op, u->op.writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID,
 		                  "the message to the driver has %zu bytes, which is more than its socket takes",
@@ -325,16 +307,11 @@ static void driver_lock_write(struct lock *lock, const struct record *r, const s
 	lock_user_write(lock, r, expected, durable, by, done, arg);
 }
 
-/* Before the driver has said whether there are notices, none is missed: its yes counts as one, and so does its no. */
+/* The lock is polled until the driver has said that there are notices, which counts as one. */
 static bool driver_lock_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
-	struct lock_user *u = (struct lock_user *)lock;
-	const struct lock_link *link = u->server->notices;
-
-	if (lock_link_is_up(link) && !(driver_link_can(link) & DRIVER_CAN_WATCH))
-		return false;
 	lock_user_watch(lock, changed, arg);
-	return !lock_member_is_refused(&u->member);
+	return lock_member_is_given(&((struct lock_user *)lock)->member);
 }
 
 static void driver_lock_free(struct lock_user *u)

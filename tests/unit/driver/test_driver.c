@@ -129,8 +129,12 @@ static void ask_write(struct rig *r, uint64_t id, const char *key, double within
 	struct buf m = { 0 };
 	struct instant by = in(within);
 
-	driver_write_put(
-		&m, &(struct driver_write){ .id = id, .by_raw = by.raw, .by_boot = by.boot, .key = key, .text = "{}" });
+	driver_ask_put(&m, &(struct driver_ask){ .kind = DRIVER_WRITE,
+	                                         .id = id,
+	                                         .by_raw = by.raw,
+	                                         .by_boot = by.boot,
+	                                         .key = key,
+	                                         .text = "{}" });
 	give(r, &m);
 }
 
