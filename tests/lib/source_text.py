@@ -35,6 +35,7 @@ class Function(NamedTuple):
     end: int
     parameters: list[str]
     variadic: bool
+    head: str  # up to the "{", in which each parameter has a name
 
 
 def tokens(text: str, lua: bool = False) -> list[Token]:
@@ -45,10 +46,14 @@ def tokens(text: str, lua: bool = False) -> list[Token]:
     ]
 
 
+def is_unnamed(words: list[str]) -> bool:
+    """These are a type and nothing else."""
+    plain = [word for word in words if word != "const"]
+    return words[-1] == "*" or len(plain) == 1 or (len(plain) == 2 and plain[0] in ("struct", "enum", "union"))
+
+
 def parameter(words: list[str]) -> str:
-    """The name of this parameter: the last word before what says that it is an array or a function; "" for void."""
-    if words == ["void"]:
-        return ""
+    """The name of this parameter: the last word before what says that it is an array or a function."""
     if "(" in words:
         inner = words[words.index("(") + 1 :]
         return next(word for word in inner if WORD.match(word))
@@ -57,16 +62,36 @@ def parameter(words: list[str]) -> str:
     return words[-1]
 
 
-def parameters(between: list[str]) -> list[str]:
-    groups: list[list[str]] = [[]]
+def parameters(between: list[Token]) -> tuple[list[str], list[int]]:
+    """Their names, and where one is missing; it is "unused" and a number."""
+    groups: list[list[Token]] = [[]]
     depth = 0
-    for word in between:
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(word, 0)
-        if word == "," and depth == 0:
+    for token in between:
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
+        if token.text == "," and depth == 0:
             groups.append([])
         else:
-            groups[-1].append(word)
-    return [name for group in groups if group and (name := parameter(group))]
+            groups[-1].append(token)
+    names: list[str] = []
+    missing: list[int] = []
+    for group in groups:
+        words = [token.text for token in group]
+        if words in ([], ["void"]):
+            continue
+        if is_unnamed(words):
+            missing.append(group[-1].end)
+            names.append(f"unused{len(missing)}")
+        else:
+            names.append(parameter(words))
+    return names, missing
+
+
+def with_names(text: str, start: int, end: int, missing: list[int]) -> str:
+    for number in range(len(missing), 0, -1):
+        at = missing[number - 1]
+        text = f"{text[:at]} unused{number}{text[at:]}"
+        end += len(f" unused{number}")
+    return text[start:end]
 
 
 def functions(text: str) -> Iterator[Function]:
@@ -88,12 +113,13 @@ def functions(text: str) -> Iterator[Function]:
                     level += {")": 1, "(": -1}.get(found[opened].text, 0)
                     if level == 0:
                         break
-                between = [t.text for t in found[opened + 1 : closed]]
+                between = found[opened + 1 : closed]
                 name = found[opened - 1].text
-                known = [word for word in between if word != "..."]
-                yield Function(
-                    name, found[first].start, found[body].start, token.end, parameters(known), "..." in between
-                )
+                known = [t for t in between if t.text != "..."]
+                names, missing = parameters(known)
+                start, end = found[first].start, found[body].start
+                head = with_names(text, start, end, missing)
+                yield Function(name, start, end, token.end, names, known != between, head)
                 body = None
             first = i + 1 if depth == 0 else first
         elif token.text == ";" and depth == 0:

@@ -123,7 +123,7 @@ def with_mutants(path: str, those: list[Mutant]) -> str:
     for f in source_text.functions(text):
         if f.name not in wanted:
             continue
-        head = text[f.start : f.body]
+        head = f.head
         cases, copies = [], [head.rstrip() + ";\n"]
         for mutant in those:
             if mutant.function == f.name:
