@@ -265,40 +265,22 @@ void lock_env_fini(struct lock_env *env)
 		s->drop(s->object);
 		free(s);
 	}
-}
-
-static void *make_lookups(struct lock_env *env, struct err *err)
-{
-	return offload_new(env->loop, LOOKUPS, err);
-}
-
-static void drop_lookups(void *object)
-{
-	offload_free(object);
+	offload_free(env->lookups);
+	reaper_free(env->own_reaper);
 }
 
 struct offload *lock_lookups(struct lock_env *env)
 {
-	static const char key;
-
-	return lock_env_share(env, &key, make_lookups, drop_lookups, NULL);
-}
-
-static void *make_reaper(struct lock_env *env, struct err *)
-{
-	return reaper_new(env->loop);
-}
-
-static void drop_reaper(void *object)
-{
-	reaper_free(object);
+	if (!env->lookups)
+		env->lookups = offload_new(env->loop, LOOKUPS, NULL);
+	return env->lookups;
 }
 
 struct reaper *lock_reaper(struct lock_env *env)
 {
-	static const char key;
-
-	return env->reaper ? env->reaper : lock_env_share(env, &key, make_reaper, drop_reaper, NULL);
+	if (!env->reaper && !env->own_reaper)
+		env->own_reaper = reaper_new(env->loop);
+	return env->reaper ? env->reaper : env->own_reaper;
 }
 
 /* ---- the state directory ---- */

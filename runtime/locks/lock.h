@@ -15,6 +15,7 @@ struct ev_loop;
 struct lock;
 struct lock_identity;
 struct lock_listing;
+struct lock_server;
 struct lock_tap;
 struct offload;
 struct reaper;
@@ -46,12 +47,17 @@ typedef void lock_done_fn(void *arg, const struct lock_result *result);
 /* What a backend may use; borrowed, outlives every lock opened with it. */
 struct lock_env {
 	struct ev_loop *loop;
-	struct offload *offload;    /* runs blocking calls off the loop */
-	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
-	const char *state_dir;      /* of --state-dir, for lock_state_dir; NULL or "": the user's */
-	struct lock_tap *tap;       /* stands between a lock in Lua and its driver (driver_link.h); NULL: nobody */
-	struct lock_shared *shared; /* private: see lock_env_share */
-	bool opens_next;            /* private to locks/: lock_open_next is opening */
+	struct offload *offload; /* runs blocking calls off the loop */
+	struct reaper *reaper;   /* of this process' children; NULL: see lock_reaper */
+	const char *state_dir;   /* of --state-dir, for lock_state_dir; NULL or "": the user's */
+	struct lock_tap *tap;    /* stands between a lock in Lua and its driver (driver_link.h); NULL: nobody */
+
+	/* Private to locks/: */
+	struct lock_shared *shared; /* see lock_env_share */
+	struct lock_server *servers;
+	struct offload *lookups;
+	struct reaper *own_reaper;
+	bool opens_next; /* lock_open_next is opening */
 };
 
 /* What the locks of one backend share (connections, watches): one object for each key, which is compared by its
@@ -64,8 +70,8 @@ void lock_env_fini(struct lock_env *env); /* after the last lock of the env is c
  * hold up what other locks do on theirs. Borrowed. */
 struct offload *lock_lookups(struct lock_env *env);
 
-/* Who waits for the child processes that a lock starts: the env's, or one that the env's locks share. Borrowed. What is
- * made by lock_env_share asks for it while it is made, so that the reaper outlives it. */
+/* Who waits for the child processes that a lock starts: the env's, or one that the env's locks share. Borrowed; it
+ * outlives what is made by lock_env_share. */
 struct reaper *lock_reaper(struct lock_env *env);
 
 typedef void lock_changed_fn(void *arg);

@@ -1,19 +1,8 @@
 #include "locks/lock_server.h"
 
-#include "base/mem.h"
-
 #include <stdlib.h>
 
 #define LATER_S 0.02 /* a handover takes a few ms, and whoever waits for this is not in a hurry */
-
-struct lock_hub { /* one a process and backend */
-	struct lock_server *servers;
-};
-
-static void *hub_make(struct lock_env *, struct err *)
-{
-	return mem_zero(sizeof(struct lock_hub));
-}
 
 static void server_on_raise(struct ev_loop *, ev_timer *w, int)
 {
@@ -32,10 +21,9 @@ static void server_on_later(struct ev_loop *, ev_timer *w, int)
 
 struct lock_server *lock_server_get(struct lock_env *env, const struct lock_server_ops *ops, void *place)
 {
-	struct lock_hub *h = lock_env_share(env, ops, hub_make, free, NULL);
-	struct lock_server *s = h->servers;
+	struct lock_server *s = env->servers;
 
-	while (s && !ops->serves(s, place))
+	while (s && (s->ops != ops || !ops->serves(s, place)))
 		s = s->next;
 	if (s) {
 		ops->spare(place);
@@ -43,13 +31,12 @@ struct lock_server *lock_server_get(struct lock_env *env, const struct lock_serv
 		s = ops->make(env, place);
 		s->ops = ops;
 		s->env = env;
-		s->next = h->servers;
-		s->hub = h;
+		s->next = env->servers;
 		s->board.loop = env->loop;
 		ev_init(&s->raise, server_on_raise);
 		ev_init(&s->later, server_on_later);
 		s->raise.data = s->later.data = s;
-		h->servers = s;
+		env->servers = s;
 	}
 	s->users++;
 	return s;
@@ -62,7 +49,7 @@ void lock_server_hold(struct lock_server *s)
 
 void lock_server_put(struct lock_server *s)
 {
-	struct lock_server **at = &s->hub->servers;
+	struct lock_server **at = &s->env->servers;
 
 	if (--s->users)
 		return;
@@ -92,7 +79,7 @@ static void server_listen(void *arg, const struct lock_channel *c)
 	s->ops->listen(s, c->name, true);
 }
 
-static void server_on_up(void *arg)
+void lock_server_on_up(void *arg)
 {
 	struct lock_server *s = arg;
 
@@ -101,7 +88,7 @@ static void server_on_up(void *arg)
 		lock_board_each(&s->board, server_listen, s);
 }
 
-static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *)
+void lock_server_on_down(void *arg, enum lock_outcome outcome, const struct err *)
 {
 	struct lock_server *s = arg;
 
@@ -109,8 +96,6 @@ static void server_on_down(void *arg, enum lock_outcome outcome, const struct er
 	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, outcome), 0.);
 	ev_timer_start(s->env->loop, &s->raise);
 }
-
-const struct lock_link_events lock_server_notices = { .up = server_on_up, .down = server_on_down };
 
 bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char *channel, lock_changed_fn *changed,
                        void *arg)

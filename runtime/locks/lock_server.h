@@ -7,13 +7,11 @@
 #include "locks/lock_identity.h"
 #include "locks/lock_link.h"
 
-struct lock_server;
-
 /* What the backend gives, a const table. place: what open parsed, of the backend's own kind. */
 struct lock_server_ops {
 	bool (*serves)(const struct lock_server *s, const void *place); /* the same place and user */
-	/* A new one; takes what is in place. notices is set by the backend, and has lock_server_notices as its events,
-	 * or calls its members from its own. */
+	/* A new one; takes what is in place. notices is set by the backend; its events are lock_server_on_up and
+	 * lock_server_on_down, or call these. */
 	struct lock_server *(*make)(struct lock_env *env, void *place);
 	void (*spare)(void *place); /* frees what is in place, since there is a server for it already */
 	void (*free)(struct lock_server *s);
@@ -28,7 +26,6 @@ struct lock_server { /* first member of the backend's struct, zero when make ret
 	const struct lock_server_ops *ops;
 	struct lock_env *env;
 	struct lock_server *next;
-	struct lock_hub *hub;
 	struct lock_link *notices; /* on which they come */
 	struct lock_board board;
 	struct lock_identity identity; /* the backend tells it what it hears; of a store without a name nothing */
@@ -57,6 +54,8 @@ void lock_server_unwatch(struct lock_server *s, struct lock_member *m);
  * longer for it. */
 void lock_server_later(struct lock_server *s);
 
-/* arg: the struct lock_server. up asks for all channels again; down brings the link up after a while, as long as
- * somebody waits for notices: a server that refuses us is asked ever more rarely. */
-extern const struct lock_link_events lock_server_notices;
+/* The events of the link of notices (lock_link.h); arg: the struct lock_server. up asks for all channels again; down
+ * brings the link up after a while, as long as somebody waits for notices: a server that refuses us is asked ever more
+ * rarely. */
+void lock_server_on_up(void *arg);
+void lock_server_on_down(void *arg, enum lock_outcome outcome, const struct err *why);

@@ -18,7 +18,7 @@ struct tls {
 	char *host;    /* what the certificate must be for */
 	char *protocol;
 	struct buf early; /* plain text that waits for the end of the handshake */
-	bool ready, closed;
+	bool ready;
 	struct err distrust; /* of the server's certificate; code ERR_NONE: none */
 };
 
@@ -102,17 +102,14 @@ static int certificate_on_verdict(int accepted, X509_STORE_CTX *store)
 	return accepted;
 }
 
-/* After a call of OpenSSL that did not succeed. 0: it only needs more bytes. */
+/* After a call of OpenSSL that did not succeed. 0: it only needs more bytes, or the server has said that it sends no more
+ * (close_notify), and closes the connection. */
 static int tls_result(struct tls *t, int rc, struct err *err)
 {
 	int why = SSL_get_error(t->ssl, rc);
 
-	if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
+	if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE || why == SSL_ERROR_ZERO_RETURN)
 		return 0;
-	if (why == SSL_ERROR_ZERO_RETURN) {
-		t->closed = true;
-		return 0;
-	}
 	if (t->distrust.code != ERR_NONE) {
 		*err = t->distrust;
 		return -1;
@@ -318,11 +315,6 @@ static bool connection_is_ready(const struct tls *t)
 	return t->ready;
 }
 
-static bool connection_is_closed(const struct tls *t)
-{
-	return t->closed;
-}
-
 static void name_libraries(struct buf *out)
 {
 	buf_printf(out, "OpenSSL %s", OpenSSL_version(OPENSSL_VERSION_STRING));
@@ -335,6 +327,5 @@ const struct tls_ops tls_openssl = {
 	.write = connection_write,
 	.take = connection_take,
 	.ready = connection_is_ready,
-	.closed = connection_is_closed,
 };
 const struct module lunarch_module = { .build = LUNARCH_BUILD, .libraries = name_libraries, .tls = &tls_openssl };

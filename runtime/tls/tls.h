@@ -41,8 +41,7 @@ struct tls_ops {
 	/* Appends what is to be sent to the server. */
 	void (*take)(struct tls *t, struct buf *out);
 
-	bool (*ready)(const struct tls *t);  /* the handshake is over, and the server's certificate was accepted */
-	bool (*closed)(const struct tls *t); /* the server has said that it sends no more (close_notify) */
+	bool (*ready)(const struct tls *t); /* the handshake is over, and the server's certificate was accepted */
 };
 
 /* What the module offers, for who is linked with it (a test). */

@@ -483,7 +483,6 @@ struct lock_link *driver_link_new(struct lock_env *env, const char *place, const
 	};
 	struct driver_link *k = mem_zero(sizeof *k);
 
-	lock_reaper(env); /* made before the link, so that it outlives it */
 	lock_link_init(&k->link, env, NULL, &ops, &events->link, arg);
 	k->events = events;
 	k->place = place;

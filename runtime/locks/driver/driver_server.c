@@ -19,11 +19,6 @@ static void server_listen(struct lock_server *base, const char *key, bool on)
 	buf_fini(&m);
 }
 
-static void server_on_up(void *arg)
-{
-	lock_server_notices.up(arg);
-}
-
 static void server_refuse(void *arg, const struct lock_channel *c)
 {
 	lock_board_answer(arg, c->name, false);
@@ -34,7 +29,7 @@ static void server_on_down(void *arg, enum lock_outcome outcome, const struct er
 	struct driver_server *s = arg;
 
 	lock_board_each(&s->base.board, server_refuse, &s->base.board);
-	lock_server_notices.down(arg, outcome, why);
+	lock_server_on_down(arg, outcome, why);
 }
 
 static void server_on_changed(void *arg, const char *key)
@@ -65,7 +60,7 @@ static bool server_serves(const struct lock_server *base, const void *place)
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
 	static const struct driver_link_events events = {
-		.link = { .up = server_on_up, .down = server_on_down },
+		.link = { .up = lock_server_on_up, .down = server_on_down },
 		.changed = server_on_changed,
 		.watching = server_on_watching,
 	};

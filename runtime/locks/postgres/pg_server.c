@@ -67,16 +67,11 @@ static void server_on_renewals_up(void *arg)
 
 	if (pg_link_pooled(s->base.notices))
 		lock_board_deafen(board);
-	lock_server_notices.up(s);
+	lock_server_on_up(s);
 	if (s->was_up && !board->deaf)
 		lock_board_each(board, server_missed, board);
 	s->was_up = true;
 	lock_link_tick(s->base.notices, SETTLED_S); /* somebody may be waiting right now: rehearsed is later */
-}
-
-static void server_on_renewals_down(void *arg, enum lock_outcome outcome, const struct err *why)
-{
-	lock_server_notices.down(arg, outcome, why);
 }
 
 static void server_on_terms_up(void *arg)
@@ -122,7 +117,7 @@ static bool server_serves(const struct lock_server *base, const void *place)
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
 	static const struct pg_link_events renewals = {
-		.link = { .up = server_on_renewals_up, .down = server_on_renewals_down },
+		.link = { .up = server_on_renewals_up, .down = lock_server_on_down },
 		.notice = server_on_notice,
 		.tick = server_on_tick,
 	};

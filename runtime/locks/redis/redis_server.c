@@ -211,12 +211,7 @@ static void server_on_notices_up(void *arg)
 {
 	server_forget_asked(arg);
 	if (!server_follow(arg))
-		lock_server_notices.up(arg);
-}
-
-static void server_on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
-{
-	lock_server_notices.down(arg, outcome, why);
+		lock_server_on_up(arg);
 }
 
 static void server_listen(struct lock_server *base, const char *channel, bool on)
@@ -347,7 +342,7 @@ void redis_server_pass(struct redis_server *s)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = server_on_notices_down };
+	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = lock_server_on_down };
 	struct redis_server *s = mem_zero(sizeof *s);
 
 	s->place = *(struct redis_place *)place;

@@ -636,13 +636,13 @@ static void server_on_up(void *arg)
 		w->armed = false;
 		watch_arm(w);
 	}
-	lock_server_notices.up(arg);
+	lock_server_on_up(arg);
 }
 
 /* Who is refused is asked as often as who is not reached. */
 static void server_on_down(void *arg, enum lock_outcome, const struct err *why)
 {
-	lock_server_notices.down(arg, LOCK_FAILED, why);
+	lock_server_on_down(arg, LOCK_FAILED, why);
 }
 
 /* The library calls all that it has under way when it closes a session. It does that later if it is just calling. */

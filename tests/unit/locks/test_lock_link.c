@@ -616,12 +616,13 @@ static bool server_serves(const struct lock_server *s, const void *place)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
+	static const struct lock_link_events notices = { .up = lock_server_on_up, .down = lock_server_on_down };
 	struct line_server *s = mem_zero(sizeof *s);
 	struct line_link *l = mem_zero(sizeof *l);
 	const struct line_place *p = place;
 
 	s->number = p->number;
-	lock_link_init(&l->link, env, p->url, &line_ops, &lock_server_notices, s);
+	lock_link_init(&l->link, env, p->url, &line_ops, &notices, s);
 	s->base.notices = &l->link;
 	return &s->base;
 }

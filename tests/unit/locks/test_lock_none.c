@@ -45,9 +45,9 @@ static struct end writes(const struct lock_env *env, struct lock *l, const char 
 	r.holder = mem_dup(holder);
 	snprintf(version.text, sizeof version.text, "%s", expected);
 	l->ops->write(l, &r, &version, true, clock_now(), end_on_done, &e);
-	record_fini(&r);
 	is_int(e.count, 0, "nor does a write");
 	ev_run(env->loop, 0);
+	record_fini(&r);
 	return e;
 }
 
@@ -77,16 +77,23 @@ int main(void)
 	e.count = 0;
 	l->ops->read(l, clock_now(), end_on_done, &e);
 	l->ops->cancel(l);
-	ok(e.count == 1 && e.outcome == LOCK_OK, "a cancel gives what is known");
+	ok(e.count == 1 && e.outcome == LOCK_FAILED, "a cancel ends it");
 	ev_run(env.loop, 0);
 	l->ops->cancel(l);
 	is_int(e.count, 1, "once");
 	l->ops->read(l, clock_now(), end_on_done, &e);
 	l->ops->close(l);
 	is_int(e.count, 2, "closing cancels, too");
+	struct record r;
+	record_init(&r);
+	other->ops->write(other, &r, &(struct version){ "" }, true, clock_now(), end_on_done, &e);
+	other->ops->cancel(other);
+	is_int(e.outcome, LOCK_FAILED, "a write that is cancelled has failed");
+	is_int(reads(&env, other).outcome, LOCK_ABSENT, "and has changed nothing");
+	record_fini(&r);
 	ev_run(env.loop, 0);
 	other->ops->close(other);
-	is_int(e.count, 2, "and nothing comes afterwards");
+	is_int(e.count, 3, "and nothing comes afterwards");
 	ev_loop_destroy(env.loop);
 	return tap_done();
 }

@@ -28,6 +28,7 @@ static void silent_dial(struct lock_link *k)
 	(void)k;
 }
 
+static const struct lock_link_events notices = { .up = lock_server_on_up, .down = lock_server_on_down };
 static const struct lock_link_ops link_ops = { .attempt = NSEC_PER_SEC, .dial = silent_dial };
 
 static bool server_serves(const struct lock_server *s, const void *place)
@@ -43,7 +44,7 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 
 	(void)place;
 	s->notices = mem_zero(sizeof *s->notices);
-	lock_link_init(s->notices, env, NULL, &link_ops, &lock_server_notices, s);
+	lock_link_init(s->notices, env, NULL, &link_ops, &notices, s);
 	return s;
 }
 
