@@ -24,7 +24,8 @@ struct none {
 static void none_act(struct lock_op *op)
 {
 	struct none *n = (struct none *)(void *)((char *)op - offsetof(struct none, op));
-	struct lock_result r = { .outcome = n->version ? LOCK_OK : LOCK_ABSENT, .record = n->version ? &n->record : NULL };
+	struct lock_result r = { .outcome = n->version ? LOCK_OK : LOCK_ABSENT,
+		                 .record = n->version ? &n->record : NULL };
 	char now[24] = "";
 
 	if (n->version)

@@ -7,6 +7,7 @@ void lock_user_init(struct lock_user *u, const struct lock_ops *lock, const stru
 {
 	u->lock = (struct lock){ .ops = lock, .url = url };
 	u->ops = ops;
+	u->env = server->env;
 	u->server = server;
 	u->channel = channel;
 	u->call = ops->call;
@@ -17,9 +18,9 @@ static struct lock_user *user_begin(struct lock *l, bool writing, struct instant
 {
 	struct lock_user *u = (struct lock_user *)l;
 
-	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
+	lock_op_begin(&u->op, u->env, l, u->ops->detach, writing, by, done, arg);
 	u->op.doubt = l->advice ? NULL : &u->doubt;
-	u->acquiring = false;
+	u->acquiring = u->durable = false;
 	u->about = NULL;
 	u->listing = NULL;
 	return u;
@@ -38,9 +39,10 @@ void lock_user_write(struct lock *l, const struct record *r, const struct versio
 	struct lock_user *u = user_begin(l, true, by, done, arg);
 
 	u->expected = *expected;
+	u->token = r->token;
 	u->durable = durable && !l->advice;
 	u->acquiring = r->token == 0 && !l->advice;
-	if (u->acquiring)
+	if (u->acquiring && u->server)
 		lock_member_rename(&u->member);
 	if (lock_op_print(&u->op, r))
 		u->ops->begin(u);
@@ -90,11 +92,16 @@ void lock_user_close(struct lock *l)
 	struct lock_server *server = u->server;
 
 	lock_op_cancel(&u->op);
-	lock_server_unwatch(server, &u->member);
+	if (server)
+		lock_server_unwatch(server, &u->member);
 	free(u->channel);
 	free(u->lock.url);
-	u->ops->free(u);
-	lock_server_put(server);
+	if (u->ops->free)
+		u->ops->free(u);
+	else
+		free(u);
+	if (server)
+		lock_server_put(server);
 }
 
 struct lock_identity *lock_user_identity(struct lock *l)

@@ -1,6 +1,6 @@
-/* A lock that shares a server with others (lock_server.h): the operations of struct lock_ops, and what the one under
- * way asks for. Not a protocol: what is sent for an operation, and what its answer means, is the backend's. Used by the
- * locks in stores whose connections are links (lock_link.h). */
+/* The operations of struct lock_ops, and what the one under way asks for; also of locks that share a server
+ * (lock_server.h). Not a protocol: what is sent for an operation, and what its answer means, is the backend's. Used by the
+ * file lock and by the locks in stores whose connections are links (lock_link.h). */
 #pragma once
 
 #include "locks/lock_op.h"
@@ -12,18 +12,19 @@ struct lock_user;
 
 /* What the backend gives, a const table. */
 struct lock_user_ops {
-	/* An operation begins, of which lock_user has all that it asks for: ends in lock_op_ask, with the user's
-	 * call. */
+	/* An operation begins, of which lock_user has all that it asks for. With a server it ends in lock_op_ask, with
+	 * the user's call. */
 	void (*begin)(struct lock_user *u);
 	void (*detach)(struct lock_op *op); /* as of lock_op_begin; may be NULL */
-	void (*free)(struct lock_user *u);  /* frees the backend's struct. The server is there still */
-	struct lock_call call;              /* its callbacks */
+	void (*free)(struct lock_user *u);  /* frees the backend's struct; NULL: free. The server is there still */
+	struct lock_call call;              /* its callbacks, of locks that have a server */
 };
 
 struct lock_user { /* first member of the backend's struct */
 	struct lock lock;
 	const struct lock_user_ops *ops;
-	struct lock_server *server;
+	struct lock_env *env;
+	struct lock_server *server; /* NULL: it has none, and no member, channel and call */
 	struct lock_member member;
 	char *channel; /* on which notices come */
 	struct lock_failover doubt;
@@ -35,11 +36,13 @@ struct lock_user { /* first member of the backend's struct */
 	struct lock_about *about;     /* to be filled in; NULL: it is another one */
 	struct lock_listing *listing; /* the same */
 	struct version expected;      /* of a write or a removal, as are these: */
+	int64_t token;                /* in the record that is written */
 	bool durable;
-	bool acquiring; /* the record begins a term */
+	bool acquiring; /* the record begins a term: it has no token yet */
 };
 
-/* ops, url, server (lock_server_get) and channel become the lock's. The rest of u is zero. */
+/* url, server (lock_server_get) and channel become the lock's. The rest of u is zero. A lock without a server has lock, ops
+ * and env set instead. */
 void lock_user_init(struct lock_user *u, const struct lock_ops *lock, const struct lock_user_ops *ops, char *url,
                     struct lock_server *server, char *channel);
 
@@ -55,10 +58,10 @@ bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg);
 void lock_user_close(struct lock *l);
 struct lock_identity *lock_user_identity(struct lock *l);
 
-/* Those that are the same in all; `watch` is lock_user_watch, or calls it. */
+/* Those that are the same in all; `watch` of one with a server is lock_user_watch, or calls it. */
 #define LOCK_USER_OPS                                                                                           \
 	.read = lock_user_read, .write = lock_user_write, .cancel = lock_user_cancel, .close = lock_user_close, \
-	.list = lock_user_list, .about = lock_user_about, .remove = lock_user_remove, .identity = lock_user_identity
+	.list = lock_user_list, .about = lock_user_about, .remove = lock_user_remove
 
 /* Ends the operation with this outcome and nothing else. */
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);

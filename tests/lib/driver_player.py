@@ -28,6 +28,7 @@ LAYOUTS = {
 NAMES = {int(number): name for number, _, name in NUMBERED}
 NUMBERS = {"u8": "=B", "u32": "=I", "u64": "=Q", "i64": "=q"}
 OUTCOMES = ["ok", "absent", "foreign", "conflict", "unknown", "refused", "invalid", "failed"]
+KINDS = ["READ", "WRITE", "REMOVE", "LIST", "ABOUT"]  # enum driver_kind
 USAGE = 1  # enum err_code
 MESSAGE_MAX = 1 << 20  # bytes; longer than any
 RECORD_MAX = 1 << 18  # RECORD_MAX_BYTES
@@ -174,7 +175,8 @@ class Driver:
 
     def ask(self, kind: str, *values: Any, within: float = PATIENCE) -> int:
         self.ids += 1
-        self.send(kind, self.ids, *deadline(within), *values)
+        rest = ("", "", 0, "", 0, "")[len(values) :]
+        self.send("ASK", self.ids, KINDS.index(kind), *deadline(within), *values, *rest)
         return self.ids
 
     def answer(self, number: int) -> dict[str, Any]:

@@ -15,16 +15,6 @@
 #define ABOUT_VALUES 32
 #define PAUSE_MOST_S 3600.
 
-struct driver_lock {
-	struct lock_user user; /* first. Its channel is the key */
-	bool begins;           /* the record that is written begins a term */
-};
-
-static struct driver_lock *driver_lock_of(struct lock_user *u)
-{
-	return (struct driver_lock *)u;
-}
-
 static const char *file_name(const struct lock_user *u)
 {
 	return ((const struct driver_server *)u->server)->place.name;
@@ -64,9 +54,11 @@ static void put_question(struct buf *m, struct lock_user *u, uint64_t id)
 	free(key);
 }
 
+/* A token above all that the elector knows of is the record's first one, which begins a term. */
 static void driver_lock_begin(struct lock_user *u)
 {
-	u->acquiring = u->op.writing && !u->op.removing && driver_lock_of(u)->begins;
+	u->acquiring =
+		u->op.writing && !u->op.removing && !u->lock.advice && u->op.leads && u->token > u->lock.token_floor;
 	lock_op_ask(&u->op, u->server->notices, &u->call);
 }
 
@@ -297,16 +289,6 @@ static void driver_lock_on_lost(struct lock_call *c, bool sent, enum lock_outcom
 
 /* ---- the lock ---- */
 
-/* A token above all that the elector knows of: the record's first one, which begins a term. */
-static void driver_lock_write(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
-                              struct instant by, lock_done_fn *done, void *arg)
-{
-	struct driver_lock *l = (struct driver_lock *)lock;
-
-	l->begins = !lock->advice && r->state == RECORD_LEADING && *r->holder && r->token > lock->token_floor;
-	lock_user_write(lock, r, expected, durable, by, done, arg);
-}
-
 /* The lock is polled until the driver has said that there are notices, which counts as one. */
 static bool driver_lock_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
@@ -314,17 +296,11 @@ static bool driver_lock_watch(struct lock *lock, lock_changed_fn *changed, void 
 	return lock_member_is_given(&((struct lock_user *)lock)->member);
 }
 
-static void driver_lock_free(struct lock_user *u)
-{
-	free(u);
-}
-
 static struct lock *driver_lock_open(struct lock_env *env, const char *url, const struct lock_ops *ops, struct err *err)
 {
 	static const struct lock_user_ops user_ops = {
 		.begin = driver_lock_begin,
 		.detach = driver_lock_detach,
-		.free = driver_lock_free,
 		.call = { .ready = driver_lock_on_ready,
 		          .answered = driver_lock_on_answered,
 		          .lost = driver_lock_on_lost },
@@ -333,10 +309,10 @@ static struct lock *driver_lock_open(struct lock_env *env, const char *url, cons
 
 	if (driver_place_parse(&place, url, err) < 0)
 		return NULL;
-	struct driver_lock *l = mem_zero(sizeof *l);
+	struct lock_user *u = mem_zero(sizeof *u);
 	char *key = mem_dup(place.key), *shown = mem_dup(place.url);
-	lock_user_init(&l->user, ops, &user_ops, shown, &driver_server_get(env, &place)->base, key);
-	return &l->user.lock;
+	lock_user_init(u, ops, &user_ops, shown, &driver_server_get(env, &place)->base, key);
+	return &u->lock;
 }
 
 static struct lock *open_path(struct lock_env *env, const char *url, struct err *err)
@@ -349,10 +325,8 @@ static struct lock *open_fragment(struct lock_env *env, const char *url, struct 
 	return driver_lock_open(env, url, &lock_driver_fragment, err);
 }
 
-#define DRIVER_LOCK_OPS                                                                                         \
-	.scheme = "lua", .token_in_record = true, .read = lock_user_read, .write = driver_lock_write,           \
-	.cancel = lock_user_cancel, .close = lock_user_close, .list = lock_user_list, .about = lock_user_about, \
-	.remove = lock_user_remove, .watch = driver_lock_watch, .next = ".next"
+#define DRIVER_LOCK_OPS \
+	.scheme = "lua", .token_in_record = true, LOCK_USER_OPS, .watch = driver_lock_watch, .next = ".next"
 
 const struct lock_ops lock_driver_path = { DRIVER_LOCK_OPS, .open = open_path };
 const struct lock_ops lock_driver_fragment = { DRIVER_LOCK_OPS, .open = open_fragment, .key_last = true };

@@ -604,6 +604,7 @@ static const struct lock_ops lock_etcd = {
 	.watch = etcd_watch,
 	.next = ".next",
 	LOCK_USER_OPS,
+	.identity = lock_user_identity,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
@@ -611,6 +612,7 @@ static const struct lock_ops lock_etcds = {
 	.watch = etcd_watch,
 	.next = ".next",
 	LOCK_USER_OPS,
+	.identity = lock_user_identity,
 };
 
 static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err)

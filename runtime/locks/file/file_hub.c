@@ -376,8 +376,10 @@ static void hub_forget_due(struct file_hub *hub, struct file_notice *n)
 void file_hub_forget(struct lock_env *env, struct file_notice *n)
 {
 	struct file_hub_dir *d = n->dir;
-	struct file_hub *hub = hub_of(env);
 
+	if (!d && !n->due)
+		return;
+	struct file_hub *hub = hub_of(env);
 	hub_forget_due(hub, n);
 	if (!d)
 		return;

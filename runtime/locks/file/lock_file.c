@@ -10,8 +10,8 @@
 #include "locks/file/file_swap.h"
 #include "locks/file/file_system.h"
 #include "locks/file/file_turn.h"
-#include "locks/lock_op.h"
 #include "locks/lock_url.h"
+#include "locks/lock_user.h"
 #include "loop/offload.h"
 
 #include <errno.h>
@@ -48,9 +48,7 @@ struct file_job {
 
 /* 1,000 of these are in one process: kept small. */
 struct file_lock {
-	struct lock base; /* first */
-	struct lock_env *env;
-	struct lock_op op;
+	struct lock_user user; /* first */
 	char *path;
 	char *marker;  /* ?must_exist=; NULL: none */
 	char *spelt;   /* see file_op_keep_out; NULL: no options, or none that could be a part of a name */
@@ -62,17 +60,17 @@ struct file_lock {
 	unsigned number, serial;             /* for the names of temporary files */
 	struct file_turn turn;               /* waiting: the operation has not begun its work */
 	struct file_job *job;                /* which it has */
-	const struct record *record;         /* to write */
-	const struct version *expected;      /* by a write or a removal */
-	bool durable;
-	struct lock_about *about;     /* to fill after a look; NULL: the look is a read */
-	struct lock_listing *listing; /* to fill; NULL: no list is under way */
-	struct reading *last;         /* NULL: no record, or one of ours */
+	struct reading *last;                /* NULL: no record, or one of ours */
 	bool looked; /* read once, so that a notice about an earlier change is due when a watch begins */
 	struct file_notice notice;
 	lock_changed_fn *changed;
 	void *changed_arg;
 };
+
+static struct file_lock *file_of(struct lock_user *u)
+{
+	return (struct file_lock *)u;
+}
 
 /* out: PATH_MAX bytes. */
 static void file_dir_of(const struct file_lock *l, char *out)
@@ -118,8 +116,8 @@ static struct file_job *job_new(struct file_lock *l)
 	struct file_job *j = mem_zero(sizeof *j);
 
 	j->lock = l;
-	j->writing = l->op.writing;
-	j->listing = l->listing != NULL;
+	j->writing = l->user.op.writing;
+	j->listing = l->user.listing != NULL;
 	j->path = mem_dup(l->path);
 	j->marker = l->marker ? mem_dup(l->marker) : NULL;
 	j->op.path = j->path;
@@ -128,7 +126,7 @@ static struct file_job *job_new(struct file_lock *l)
 	j->op.local = l->place != REMOTE;
 	j->op.in_memory = l->place == IN_MEMORY;
 	j->op.may_wait = l->place != IN_MEMORY;
-	j->op.by = give_up_at(l->op.by);
+	j->op.by = give_up_at(l->user.op.by);
 	return j;
 }
 
@@ -146,7 +144,7 @@ static void job_free(struct file_job *j)
 /* What the directory is, for doctor. */
 static void file_fill_about(const struct file_lock *l)
 {
-	struct lock_about *a = l->about;
+	struct lock_about *a = l->user.about;
 
 	*a = (struct lock_about){ 0 };
 	snprintf(a->server, sizeof a->server, "%s%s", l->type->name, l->shared ? ", by shared=link" : "");
@@ -168,9 +166,9 @@ static void file_forget_last(struct file_lock *l)
 
 /* What the record is now. Who leads renews it and finds what was edited, so that is watched for only while nobody does.
  */
-static void file_note_led(struct file_lock *l, const struct record *r)
+static void file_note_led(struct file_lock *l, bool led)
 {
-	file_hub_edits(l->env, &l->notice, !r || r->state != RECORD_LEADING || !*r->holder);
+	file_hub_edits(l->user.env, &l->notice, !led);
 }
 
 /* A read has found this content. */
@@ -182,14 +180,14 @@ static void file_found(struct file_lock *l, const struct file_job *j)
 
 	record_init(&record);
 	if (reading_parse(&l->last, &record, file_op_content(&j->op), j->op.len, &why) == 0) {
-		file_note_led(l, &record);
-		lock_op_found_record(&l->op, &record, j->op.version.text, 0);
+		file_note_led(l, record.state == RECORD_LEADING && *record.holder);
+		lock_op_found_record(&l->user.op, &record, j->op.version.text, 0);
 	} else {
-		file_note_led(l, NULL);
+		file_note_led(l, false);
 		err_set(&foreign.err, why.code,
 		        "%s is no election record: %s. It is not overwritten: repair it, choose another path, or remove it if nothing uses it",
 		        j->path, why.text);
-		lock_op_finish(&l->op, &foreign);
+		lock_op_finish(&l->user.op, &foreign);
 	}
 	record_fini(&record);
 }
@@ -201,13 +199,13 @@ static void file_finish(struct file_lock *l, struct file_job *j)
 
 	if (r.outcome == LOCK_OK)
 		r.version = j->op.version;
-	if (r.outcome == LOCK_OK && l->listing)
-		lock_listing_move(l->listing, &j->found);
-	if (l->about && (r.outcome == LOCK_OK || r.outcome == LOCK_ABSENT || r.outcome == LOCK_FOREIGN)) {
+	if (r.outcome == LOCK_OK && l->user.listing)
+		lock_listing_move(l->user.listing, &j->found);
+	if (l->user.about && (r.outcome == LOCK_OK || r.outcome == LOCK_ABSENT || r.outcome == LOCK_FOREIGN)) {
 		file_fill_about(l);
 		r = (struct lock_result){ .outcome = LOCK_OK };
 	}
-	lock_op_finish(&l->op, &r);
+	lock_op_finish(&l->user.op, &r);
 }
 
 static void file_complete(struct file_lock *l)
@@ -218,13 +216,13 @@ static void file_complete(struct file_lock *l)
 	l->looked |= !j->writing;
 	if (j->writing && j->op.outcome == LOCK_OK) {
 		file_forget_last(l); /* a leader reads no more */
-		l->kept_out = !l->op.removing;
-		file_note_led(l, l->op.removing ? NULL : l->record);
+		l->kept_out = !l->user.op.removing;
+		file_note_led(l, l->user.op.leads);
 	} else if (!j->writing && j->op.outcome == LOCK_ABSENT) {
-		file_note_led(l, NULL);
+		file_note_led(l, false);
 	}
-	file_turn_over(l->env);
-	if (j->op.outcome == LOCK_OK && !j->writing && !j->listing && !l->about)
+	file_turn_over(l->user.env);
+	if (j->op.outcome == LOCK_OK && !j->writing && !j->listing && !l->user.about)
 		file_found(l, j);
 	else
 		file_finish(l, j);
@@ -233,21 +231,21 @@ static void file_complete(struct file_lock *l)
 
 static void file_on_detach(struct lock_op *op)
 {
-	struct file_lock *l = (struct file_lock *)(void *)((char *)op - offsetof(struct file_lock, op));
+	struct file_lock *l = file_of(lock_user_of_op(op));
 
-	file_turn_leave(l->env, &l->turn);
+	file_turn_leave(l->user.env, &l->turn);
 	if (!l->job)
 		return;
 	struct file_job *j = l->job;
 	atomic_store(&j->op.cancelled, true);
 	j->lock = NULL;
 	l->job = NULL;
-	if (offload_take_back(l->env->offload, &j->off)) {
+	if (offload_take_back(l->user.env->offload, &j->off)) {
 		l->unclean |= j->op.clean;
 		file_swap_drop(&j->op);
 		job_free(j);
 	}
-	file_turn_over(l->env);
+	file_turn_over(l->user.env);
 }
 
 static void job_work(struct offload_job *off)
@@ -284,7 +282,7 @@ static void file_run_off_loop(struct file_lock *l)
 {
 	l->job->op.may_wait = true;
 	l->job->off = (struct offload_job){ .work = job_work, .done = job_on_worked };
-	offload_run(l->env->offload, &l->job->off);
+	offload_run(l->user.env->offload, &l->job->off);
 }
 
 /* Does the work here, on the loop, if it cannot block. false: a thread has to do it, or, if another process has the
@@ -307,8 +305,8 @@ static void file_name_temp(struct file_lock *l, struct file_op *o)
 {
 	size_t room = sizeof o->temp;
 
-	o->tag = *file_hub_tag(l->env);
-	file_hub_temp_prefix(l->env, l->notice.name, l->number, o->temp, room);
+	o->tag = *file_hub_tag(l->user.env);
+	file_hub_temp_prefix(l->user.env, l->notice.name, l->number, o->temp, room);
 	size_t len = strlen(o->temp);
 	snprintf(o->temp + len, room - len, "%u.tmp", l->serial++);
 }
@@ -317,32 +315,24 @@ static void file_fill_write(struct file_lock *l, struct file_job *j)
 {
 	char dir[PATH_MAX];
 
-	j->op.expected = *l->expected;
-	j->op.durable = l->durable;
-	if (l->spelt && !l->base.advice && (!l->kept_out || l->op.removing))
+	j->op.expected = l->user.expected;
+	j->op.durable = l->user.durable;
+	if (l->spelt && !l->user.lock.advice && (!l->kept_out || l->user.op.removing))
 		j->op.spelt = j->spelt = mem_dup(l->spelt);
 	file_dir_of(l, dir);
-	if (l->op.removing)
+	if (l->user.op.removing)
 		return;
-	j->text = record_print(l->record);
-	j->op.text = j->text;
-	j->op.clean = file_hub_first_use(l->env, l->shared ? l->path : dir) || l->unclean;
+	j->op.text = j->text = mem_dup(l->user.op.text);
+	j->op.clean = file_hub_first_use(l->user.env, l->shared ? l->path : dir) || l->unclean;
 	l->unclean = false;
 	file_name_temp(l, &j->op);
-	size_t len = strlen(j->text);
-	if (len <= RECORD_MAX_BYTES)
-		return;
-	j->op.outcome = LOCK_INVALID;
-	err_set(&j->op.err, ERR_INVALID,
-	        "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed", l->path, len,
-	        RECORD_MAX_BYTES);
 }
 
-static void file_begin(struct file_turn *t)
+static void file_on_turn(struct file_turn *t)
 {
 	struct file_lock *l = (struct file_lock *)((char *)t - offsetof(struct file_lock, turn));
 
-	lock_op_sent(&l->op);
+	lock_op_sent(&l->user.op);
 	l->job = job_new(l);
 	if (l->job->writing)
 		file_fill_write(l, l->job);
@@ -354,69 +344,19 @@ static void file_begin(struct file_turn *t)
 
 /* ---- the backend ---- */
 
-static void file_ask(struct file_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+static void file_begin(struct lock_user *u)
 {
-	lock_op_begin(&l->op, l->env, &l->base, file_on_detach, writing, by, done, arg);
-	l->op.name = l->path;
-	l->op.late = "the file system has not answered before the deadline";
-	l->about = NULL;
-	l->listing = NULL;
-	file_turn_ask(l->env, &l->turn);
-}
+	struct file_lock *l = file_of(u);
 
-static void file_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
-{
-	file_ask((struct file_lock *)base, false, by, done, arg);
-}
-
-static void file_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
-                       struct instant by, lock_done_fn *done, void *arg)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	file_ask(l, true, by, done, arg);
-	l->record = r;
-	l->expected = expected;
-	l->durable = durable && !base->advice;
-}
-
-static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
-                        void *arg)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	file_ask(l, true, by, done, arg);
-	l->op.removing = true;
-	l->expected = expected;
-	l->durable = false;
-}
-
-static void file_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	file_ask(l, false, by, done, arg);
-	l->about = about;
-}
-
-static void file_list_names(struct lock *base, struct lock_listing *out, struct instant by, lock_done_fn *done,
-                            void *arg)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	file_ask(l, false, by, done, arg);
-	l->listing = out;
-}
-
-static void file_cancel(struct lock *base)
-{
-	lock_op_cancel(&((struct file_lock *)base)->op);
+	u->op.name = l->path;
+	u->op.late = "the file system has not answered before the deadline";
+	file_turn_ask(u->env, &l->turn);
 }
 
 /* A rename that we did ourselves tells us nothing: the temporary file's name says whose it was. */
 static bool file_is_own_write(const struct file_lock *l, const char *replaced_by)
 {
-	return replaced_by && file_hub_temp_is_ours(l->env, replaced_by, l->notice.name, l->number);
+	return replaced_by && file_hub_temp_is_ours(l->user.env, replaced_by, l->notice.name, l->number);
 }
 
 static void file_on_notice(void *arg, const char *replaced_by)
@@ -440,26 +380,19 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 		return false;
 	file_look_at_place(l); /* after a directory went away, another file system may be there now */
 	file_dir_of(l, dir);
-	return l->place != REMOTE && file_hub_watch(l->env, &l->notice, dir, l->looked);
+	return l->place != REMOTE && file_hub_watch(l->user.env, &l->notice, dir, l->looked);
 }
 
-static void file_free(struct file_lock *l)
+static void file_free(struct lock_user *u)
 {
-	free(l->base.url);
+	struct file_lock *l = file_of(u);
+
+	file_hub_forget(u->env, &l->notice);
+	file_forget_last(l);
 	free(l->path);
 	free(l->marker);
 	free(l->spelt);
 	free(l);
-}
-
-static void file_close(struct lock *base)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	file_cancel(base);
-	file_hub_forget(l->env, &l->notice);
-	file_forget_last(l);
-	file_free(l);
 }
 
 /* ---- opening ---- */
@@ -535,9 +468,11 @@ static int file_check_place(const struct file_lock *l, struct err *err)
 
 static struct lock *file_open(struct lock_env *env, const char *url, struct err *err)
 {
+	static const struct lock_user_ops ops = { .begin = file_begin, .detach = file_on_detach, .free = file_free };
 	size_t len = strcspn(url, "?");
 	struct file_lock *l = mem_zero(sizeof *l);
 
+	l->user = (struct lock_user){ .lock.ops = &lock_file, .ops = &ops, .env = env };
 	l->type = file_system_type(0);
 	if (file_take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 ||
 	    file_take_path(l, env, url, len, err) < 0)
@@ -546,15 +481,13 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	l->notice.name = strrchr(l->path, '/') + 1;
 	if (file_check_place(l, err) < 0)
 		goto fail;
-	l->base.ops = &lock_file;
-	l->base.url = file_print_url(l);
-	l->env = env;
+	l->user.lock.url = file_print_url(l);
 	l->number = file_hub_number(env);
-	l->turn.begin = file_begin;
+	l->turn.begin = file_on_turn;
 	file_look_at_place(l);
-	return &l->base;
+	return &l->user.lock;
 fail:
-	file_free(l);
+	file_free(&l->user);
 	return NULL;
 }
 
@@ -572,13 +505,7 @@ const struct lock_ops lock_file = {
 	.scheme = "file",
 	.token_in_record = true,
 	.open = file_open,
-	.read = file_read,
-	.write = file_write,
-	.cancel = file_cancel,
+	LOCK_USER_OPS,
 	.watch = file_watch,
-	.close = file_close,
-	.list = file_list_names,
-	.about = file_about,
-	.remove = file_remove,
 	.next_url = file_next_url,
 };
