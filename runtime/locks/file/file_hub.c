@@ -14,14 +14,10 @@
 
 #define BUCKETS 256
 #define EVENTS (IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
-#define EDITED IN_CLOSE_WRITE /* and this, while somebody wants edits */
-#define EDITS_AFTER_S 1.      /* a hand-over is over by then: it need not change what is watched */
 
 struct file_hub_dir {
 	int watch;
 	size_t users;
-	bool edits; /* EDITED is watched */
-	char *path;
 	struct file_hub_dir *next;
 	struct file_notice *bucket[BUCKETS];
 };
@@ -38,7 +34,7 @@ struct file_hub {
 	unsigned numbers;
 	struct used_dir *used;
 	ev_io readable; /* fd -1: no inotify to be had, everybody polls */
-	ev_timer late, edits;
+	ev_timer late;
 	struct file_hub_dir *dirs;
 	struct file_notice *due; /* who has to be told; each callback may forget any other */
 	uint32_t cookie;         /* of the last file that was renamed away, and its name */
@@ -100,7 +96,6 @@ static void hub_drop_dir(struct file_hub *hub, struct file_hub_dir **at)
 
 	*at = d->next; // NOLINT(clang-analyzer-core.NullDereference): hub_find_dir() found it
 	inotify_rm_watch(hub->readable.fd, d->watch);
-	free(d->path);
 	free(d);
 }
 
@@ -114,75 +109,20 @@ static void hub_on_dir_gone(struct file_hub *hub, struct file_hub_dir **at)
 	hub_drop_dir(hub, at);
 }
 
-static struct file_hub_dir *hub_dir_of(struct file_hub *hub, const char *path, bool edits)
+static struct file_hub_dir *hub_dir_of(struct file_hub *hub, const char *path)
 {
-	uint32_t events = EVENTS | (edits ? EDITED : 0) | IN_MASK_ADD;
-	int watch = hub->readable.fd < 0 ? -1 : inotify_add_watch(hub->readable.fd, path, events);
+	int watch = hub->readable.fd < 0 ? -1 : inotify_add_watch(hub->readable.fd, path, EVENTS);
 
 	if (watch < 0)
 		return NULL;
 	struct file_hub_dir *d = *hub_find_dir(hub, watch);
-	if (d) {
-		d->edits |= edits;
+	if (d)
 		return d;
-	}
 	d = mem_zero(sizeof *d);
 	d->watch = watch;
-	d->edits = edits;
-	d->path = mem_dup(path);
 	d->next = hub->dirs;
 	hub->dirs = d;
 	return d;
-}
-
-static bool hub_wants_edits(const struct file_hub_dir *d)
-{
-	for (unsigned i = 0; i < BUCKETS; i++)
-		for (const struct file_notice *n = d->bucket[i]; n; n = n->next)
-			if (n->edits)
-				return true;
-	return false;
-}
-
-/* If another directory has the path by now, this one's notice of its end is on the way. */
-static void hub_watch_edits(struct file_hub *hub, struct file_hub_dir *d, bool on)
-{
-	int watch = inotify_add_watch(hub->readable.fd, d->path, EVENTS | (on ? EDITED : 0));
-
-	if (watch >= 0 && watch != d->watch && !*hub_find_dir(hub, watch))
-		inotify_rm_watch(hub->readable.fd, watch);
-	d->edits = on && watch == d->watch;
-	if (d->edits)
-		hub_make_all_due(hub, d);
-}
-
-static void hub_on_edits(struct ev_loop *loop, ev_timer *w, int)
-{
-	struct file_hub *hub = w->data;
-
-	ev_ref(loop);
-	for (struct file_hub_dir *d = hub->dirs; d; d = d->next)
-		if (hub_wants_edits(d) != d->edits)
-			hub_watch_edits(hub, d, !d->edits);
-	hub_tell_due(hub, NULL);
-}
-
-/* It must not keep a loop running. */
-static void hub_start_edits(struct file_hub *hub)
-{
-	if (ev_is_active(&hub->edits))
-		return;
-	ev_timer_set(&hub->edits, EDITS_AFTER_S, 0.);
-	ev_timer_start(hub->env->loop, &hub->edits);
-	ev_unref(hub->env->loop);
-}
-
-static void hub_stop_edits(struct file_hub *hub)
-{
-	if (!ev_is_active(&hub->edits))
-		return;
-	ev_ref(hub->env->loop);
-	ev_timer_stop(hub->env->loop, &hub->edits);
 }
 
 /* ---- events ---- */
@@ -245,8 +185,6 @@ static void *hub_make(struct lock_env *env, struct err *)
 		hub->numbers = (unsigned)(uintptr_t)hub;
 	ev_timer_init(&hub->late, hub_on_late, 0., 0.);
 	hub->late.data = hub;
-	ev_timer_init(&hub->edits, hub_on_edits, EDITS_AFTER_S, 0.);
-	hub->edits.data = hub;
 	ev_io_init(&hub->readable, hub_on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
 	hub->readable.data = hub;
 	if (hub->readable.fd < 0)
@@ -268,7 +206,6 @@ static void hub_drop(void *object)
 		free(u);
 	}
 	ev_timer_stop(hub->env->loop, &hub->late);
-	hub_stop_edits(hub);
 	if (hub->readable.fd >= 0) {
 		ev_ref(hub->env->loop);
 		ev_io_stop(hub->env->loop, &hub->readable);
@@ -331,7 +268,7 @@ bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir
 
 	if (n->dir)
 		return true;
-	struct file_hub_dir *d = hub_dir_of(hub, dir, n->edits);
+	struct file_hub_dir *d = hub_dir_of(hub, dir);
 	if (!d)
 		return false;
 	n->hash = hash_of(n->name);
@@ -349,17 +286,6 @@ bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir
 bool file_hub_watches(const struct file_notice *n)
 {
 	return n->dir != NULL;
-}
-
-void file_hub_edits(struct lock_env *env, struct file_notice *n, bool on)
-{
-	struct file_hub *hub = hub_of(env);
-
-	if (n->edits == on)
-		return;
-	n->edits = on;
-	if (n->dir && n->dir->edits != on)
-		hub_start_edits(hub);
 }
 
 static void hub_forget_due(struct file_hub *hub, struct file_notice *n)

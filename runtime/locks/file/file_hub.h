@@ -16,19 +16,15 @@ struct file_notice { /* embedded in who watches; the first three are the owner's
 	struct file_hub_dir *dir;
 	unsigned hash; /* of the name */
 	bool due;
-	bool edits; /* see file_hub_edits; set it before file_hub_watch */
 };
 
-/* Watches name in dir; again for one that is watched does nothing. true: no change is missed from now on. Notices come
- * from the loop; with `late` there is one for what may have happened before. false: the directory cannot be watched
- * now. */
+/* Watches name in dir: whatever is renamed there or away, or removed. Not what is written in place: every file that any
+ * process writes in the directory would wake this process up, also the temporary file of each renewal. A second call for
+ * one that is watched does nothing. true: no change is missed from now on. Notices come from the loop; with `late` there is
+ * one for what may have happened before. false: the directory cannot be watched now. */
 bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir, bool late);
 bool file_hub_watches(const struct file_notice *n);
 
-/* Whether a change that somebody makes in place is told of, too. Then every file that any process writes in the
- * directory wakes this process up, also the temporary file of each renewal: so not while the record is renewed all the
- * time. Takes effect a second later; if it is on then and was not, with a notice for what may have happened before. */
-void file_hub_edits(struct lock_env *env, struct file_notice *n, bool on);
 void file_hub_forget(struct lock_env *env, struct file_notice *n);
 
 const struct file_temp_tag *file_hub_tag(struct lock_env *env);

@@ -164,13 +164,6 @@ static void file_forget_last(struct file_lock *l)
 	l->last = NULL;
 }
 
-/* What the record is now. Who leads renews it and finds what was edited, so that is watched for only while nobody does.
- */
-static void file_note_led(struct file_lock *l, bool led)
-{
-	file_hub_edits(l->user.env, &l->notice, !led);
-}
-
 /* A read has found this content. */
 static void file_found(struct file_lock *l, const struct file_job *j)
 {
@@ -180,10 +173,8 @@ static void file_found(struct file_lock *l, const struct file_job *j)
 
 	record_init(&record);
 	if (reading_parse(&l->last, &record, file_op_content(&j->op), j->op.len, &why) == 0) {
-		file_note_led(l, record.state == RECORD_LEADING && *record.holder);
 		lock_op_found_record(&l->user.op, &record, j->op.version.text, 0);
 	} else {
-		file_note_led(l, false);
 		err_set(&foreign.err, why.code,
 		        "%s is no election record: %s. It is not overwritten: repair it, choose another path, or remove it if nothing uses it",
 		        j->path, why.text);
@@ -217,9 +208,6 @@ static void file_complete(struct file_lock *l)
 	if (j->writing && j->op.outcome == LOCK_OK) {
 		file_forget_last(l); /* a leader reads no more */
 		l->kept_out = !l->user.op.removing;
-		file_note_led(l, l->user.op.leads);
-	} else if (!j->writing && j->op.outcome == LOCK_ABSENT) {
-		file_note_led(l, false);
 	}
 	file_turn_over(l->user.env);
 	if (j->op.outcome == LOCK_OK && !j->writing && !j->listing && !l->user.about)
@@ -477,7 +465,7 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	if (file_take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 ||
 	    file_take_path(l, env, url, len, err) < 0)
 		goto fail;
-	l->notice = (struct file_notice){ .changed = file_on_notice, .arg = l, .edits = true };
+	l->notice = (struct file_notice){ .changed = file_on_notice, .arg = l };
 	l->notice.name = strrchr(l->path, '/') + 1;
 	if (file_check_place(l, err) < 0)
 		goto fail;
