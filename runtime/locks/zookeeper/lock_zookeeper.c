@@ -54,10 +54,10 @@ struct zk_lock {
 	struct zk_ask *ask;     /* under way */
 	struct zk_watch *watch; /* NULL: nobody wants notices */
 	struct zk_child child;
-	struct zk_seen seen;
-	uint64_t backs;     /* how often the servers have shown an older state than the last one */
-	uint64_t caught_up; /* number of the connection on which a look was synchronised, plus one */
-	bool thorough;      /* the children are asked for in this operation */
+	struct zk_state last; /* that was seen */
+	uint64_t backs;       /* how often the servers have shown an older state than the last one */
+	uint64_t caught_up;   /* number of the connection on which a look was synchronised, plus one */
+	bool thorough;        /* the children are asked for in this operation */
 	enum { PARENTS_UNTRIED, PARENTS_DUE, PARENTS_TRIED } parents; /* in this operation */
 };
 
@@ -226,8 +226,6 @@ static bool zk_in_doubt(struct zk_lock *l)
 	struct instant now = clock_now();
 	nsec left = lock_failover_left(&u->doubt, u->op.lease, now);
 
-	if (u->acquiring && left == 0)
-		zk_seen_settle(&l->seen);
 	if (!u->acquiring || left == 0 || lock_failover_own(&u->doubt, &u->expected, now))
 		return false;
 	lock_op_fail_soon(
@@ -243,7 +241,7 @@ static void zk_begin(struct lock_user *u)
 	struct zk_lock *l = (struct zk_lock *)u;
 
 	l->parents = PARENTS_UNTRIED;
-	l->thorough = l->child.czxid == 0 || l->seen.doubted; /* what answers a doubt is the child that is there now */
+	l->thorough = l->child.czxid == 0;
 	if (!zk_in_doubt(l))
 		lock_op_ask(&u->op, u->server->notices, &u->call);
 }
@@ -261,29 +259,13 @@ static void zk_went_back(struct zk_lock *l, const struct zk_state *before, const
 	          now->mzxid, now->version, before->mzxid, before->version);
 }
 
-/* Every doubt of this lock begins in zk_went_back, and zk_seen tells of a return only if there was no other. */
-static void zk_returned(struct zk_lock *l, const struct zk_state *now)
+/* Of a look behind a synchronisation, or of a write of ours. */
+static void zk_see(struct zk_lock *l, const struct Stat *stat)
 {
-	lock_failover_see(&l->user.doubt, "", clock_now());
-	log_event(LOG_INFO, &(struct log_about){ .lock = l->user.lock.url }, "not_lost",
-	          "the servers show the node as zxid 0x%" PRIx64 " wrote it (version %d), in the newest term that they "
-	          "had shown: no term is lost, and this candidate waits no longer for that",
-	          now->mzxid, now->version);
-}
+	struct zk_state before = l->last, now = { stat->czxid, stat->mzxid, stat->version };
 
-/* Of a look behind a synchronisation, or of a write of ours. child: the one of that state; "" = it is not known. */
-static void zk_see(struct zk_lock *l, const struct Stat *stat, const char *child)
-{
-	struct zk_state before = l->seen.last, now = { stat->czxid, stat->mzxid, stat->version, "" };
-
-	if (l->user.lock.advice)
-		return;
-	snprintf(now.child, sizeof now.child, "%s", child);
-	enum zk_look look = zk_seen_look(&l->seen, &now);
-	if (look == ZK_BACK)
+	if (!l->user.lock.advice && zk_seen_back(&l->last, &now))
 		zk_went_back(l, &before, &now);
-	else if (look == ZK_RETURNED)
-		zk_returned(l, &now);
 }
 
 static const struct ACL_vector *zk_acl(const struct zk_lock *l)
@@ -399,7 +381,7 @@ static void zk_found(struct zk_lock *l, const struct zk_ask *a)
 		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 		return;
 	}
-	zk_see(l, &a->stat, known ? l->child.id : "");
+	zk_see(l, &a->stat);
 	/* Changed in between: its child was not seen, so no write may pass on that. */
 	snprintf(version, sizeof version, "%s.%d", known ? l->child.id : "?", known ? a->stat.version : 0);
 	snprintf(what, sizeof what, "the node %.300s", l->user.channel);
@@ -515,7 +497,7 @@ static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
 	l->child = child_of(&a->stat);
 	memcpy(l->child.id, a->id, sizeof a->id);
-	zk_see(l, &a->stat, a->id);
+	zk_see(l, &a->stat);
 	if (l->watch)
 		l->watch->seen = a->stat.mzxid; /* our own write is no news to us */
 	lock_op_finish(&l->user.op, &r);
