@@ -2,21 +2,12 @@
 
 #include <stdlib.h>
 
-#define LATER_S 0.02 /* a handover takes a few ms, and whoever waits for this is not in a hurry */
-
 static void server_on_raise(struct ev_loop *, ev_timer *w, int)
 {
 	const struct lock_server *s = w->data;
 
 	if (s->board.channels)
 		lock_link_raise(s->notices);
-}
-
-static void server_on_later(struct ev_loop *, ev_timer *w, int)
-{
-	struct lock_server *s = w->data;
-
-	s->ops->later(s);
 }
 
 struct lock_server *lock_server_get(struct lock_env *env, const struct lock_server_ops *ops, void *place)
@@ -34,8 +25,7 @@ struct lock_server *lock_server_get(struct lock_env *env, const struct lock_serv
 		s->next = env->servers;
 		s->board.loop = env->loop;
 		ev_init(&s->raise, server_on_raise);
-		ev_init(&s->later, server_on_later);
-		s->raise.data = s->later.data = s;
+		s->raise.data = s;
 		env->servers = s;
 	}
 	s->users++;
@@ -57,17 +47,7 @@ void lock_server_put(struct lock_server *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->env->loop, &s->raise);
-	ev_timer_stop(s->env->loop, &s->later);
 	s->ops->free(s);
-}
-
-void lock_server_later(struct lock_server *s)
-{
-	if (ev_is_active(&s->later))
-		return;
-	ev_now_update(s->env->loop);
-	ev_timer_set(&s->later, LATER_S, 0.);
-	ev_timer_start(s->env->loop, &s->later);
 }
 
 /* ---- notices ---- */

@@ -18,8 +18,6 @@ struct lock_server_ops {
 	/* The link of notices is up: asks the server for the channel, or, if not `on`, to be told of it no more. NULL:
 	 * the backend has its own way. */
 	void (*listen)(struct lock_server *s, const char *channel, bool on);
-	/* The time of lock_server_later has come. NULL: it is not called. */
-	void (*later)(struct lock_server *s);
 };
 
 struct lock_server { /* first member of the backend's struct, zero when make returns but for notices */
@@ -30,7 +28,6 @@ struct lock_server { /* first member of the backend's struct, zero when make ret
 	struct lock_board board;
 	struct lock_identity identity; /* the backend tells it what it hears; of a store without a name nothing */
 	ev_timer raise;                /* brings the notices back */
-	ev_timer later;                /* of lock_server_later */
 	int refusals, users;
 };
 
@@ -48,11 +45,6 @@ bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char 
 /* Before the lock closes; also who never watched. With the last user the connection goes, so the server is not told: in
  * a handover that would be in the way of the other candidate. */
 void lock_server_unwatch(struct lock_server *s, struct lock_member *m);
-
-/* Calls ops->later from the loop, in 20 ms: for what is to be asked, but would be in the way of a handover, whose own
- * requests have gone by then (lock_user_hands_over). What is due already is not put off further. The server is kept no
- * longer for it. */
-void lock_server_later(struct lock_server *s);
 
 /* The events of the link of notices (lock_link.h); arg: the struct lock_server. up asks for all channels again; down
  * brings the link up after a while, as long as somebody waits for notices: a server that refuses us is asked ever more

@@ -66,8 +66,7 @@ struct lock_identity *lock_user_identity(struct lock *l);
 /* Ends the operation with this outcome and nothing else. */
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);
 
-/* The operation under way is a write that begins a term or ends one: others wait for it and for what follows it. What
- * can wait gives way (lock_server_later), as does the write of a next record. */
+/* The operation under way is a write that begins a term or ends one: others wait for it and for what follows it. */
 static inline bool lock_user_hands_over(const struct lock_user *u)
 {
 	return u->op.writing && !u->op.removing && !u->lock.advice && (u->acquiring || !u->op.leads);

@@ -560,36 +560,6 @@ def goes_back() -> None:
         m.close()
 
 
-def returns() -> None:
-    """A server shows an older state of the node, and then the newest one again: nothing was lost, and nobody waits."""
-    lease = 3600_000
-    fields: Any = {"leaseDurationMs": lease, "leaseDurationSeconds": lease // 1000}
-    server = ZooKeeper()
-    older, newest, kept = (os.path.join(server.dir, n) for n in ("older", "newest", "kept"))
-    holder, witness = [opened(server.url("returns")) for _ in range(2)]
-    w = holder.write(term("holder", **fields), "")
-    ZooKeeper.keep([server])
-    os.rename(kept, older)
-    freed = holder.write(record("", token=w["token"], state="released", **fields), w["version"])
-    same(until(witness)["version"], freed["version"], "returns: a candidate sees that the lock is free")
-    ZooKeeper.keep([server])
-    os.rename(kept, newest)
-    os.rename(older, kept)
-    ZooKeeper.fall_back([server])
-    same(until(witness)["version"], w["version"], "returns: then an older state is shown")
-    r = witness.write(term("witness", **fields), w["version"])
-    ok(told(r, "lost a record", outcome=("failed",)), "returns: upon which it begins no term")
-    os.rename(kept, older)
-    os.rename(newest, kept)
-    ZooKeeper.fall_back([server])
-    same(until(witness)["version"], freed["version"], "returns: the newest state is shown again")
-    r = witness.write(term("witness", **fields), freed["version"])
-    same(r["outcome"], "ok", "returns: so nothing was lost, and it begins one, long before the lease is over")
-    for d in (holder, witness):
-        d.end()
-    server.close()
-
-
 def full_disk() -> None:
     """A server whose disk is full ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
@@ -608,5 +578,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(strangers, alone, full_disk)
-at_once(ensemble, goes_back, returns)
+at_once(ensemble, goes_back)
 done()

@@ -67,7 +67,6 @@ struct zk_ask {
 	struct zk_watch *watch;
 	uint64_t number;                                                 /* of its connection */
 	void (*take)(struct zk_lock *l, const struct zk_ask *a, int rc); /* rc: the last completion's */
-	bool hands_over;                                                 /* as of lock_user_hands_over */
 	int left;                                                        /* completions */
 	int failed;                                                      /* rc of a request that could not be sent */
 	struct instant sent_at;
@@ -108,8 +107,7 @@ static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
 }
 
 /* A watch fires once. It is set again when the requests under way have ended, and, if there are none, behind those with
- * which the lock answers the notice. Behind a write that hands over it waits a little more: the server has to answer
- * the other candidate's next. */
+ * which the lock answers the notice. */
 static void watch_on_event(zhandle_t *, int type, int, const char *, void *context)
 {
 	struct zk_watch *w = context;
@@ -161,7 +159,6 @@ static struct zk_ask *ask_new(struct zk_lock *l, void (*take)(struct zk_lock *l,
 		              .watch = l->watch,
 		              .number = l->user.server->notices->number,
 		              .take = take,
-		              .hands_over = lock_user_hands_over(&l->user),
 		              .sent_at = clock_now() };
 	l->ask = a;
 	return a;
@@ -198,7 +195,6 @@ static void ask_sent(struct zk_ask *a)
 static void ask_completed(struct zk_ask *a, int rc)
 {
 	struct zk_watch *w = a->watch;
-	bool hands_over = a->hands_over;
 
 	if (--a->left)
 		return;
@@ -207,9 +203,7 @@ static void ask_completed(struct zk_ask *a, int rc)
 		a->take(a->lock, a, rc);
 	}
 	free(a);
-	if (w && w->lock && hands_over)
-		lock_server_later(w->lock->user.server);
-	else if (w)
+	if (w)
 		watch_arm_behind(w);
 }
 
@@ -641,14 +635,6 @@ static void server_on_freed(void *arg)
 	free(s);
 }
 
-static void server_on_later(struct lock_server *base)
-{
-	const struct zk_server *s = (const struct zk_server *)base;
-
-	for (struct zk_watch *w = s->watches; w; w = w->next)
-		watch_arm_behind(w);
-}
-
 static bool server_serves(const struct lock_server *s, const void *place)
 {
 	return lock_url_same_servers(&((const struct zk_server *)s)->url, place);
@@ -681,7 +667,6 @@ static const struct lock_server_ops server_ops = {
 	.make = server_make,
 	.spare = server_spare,
 	.free = server_free,
-	.later = server_on_later,
 };
 
 /* ---- the lock ---- */

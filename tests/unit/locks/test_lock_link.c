@@ -607,7 +607,7 @@ struct line_place {
 	struct lock_url *url;
 };
 
-static int spared, servers_freed, listens, unlistens, laters;
+static int spared, servers_freed, listens, unlistens;
 
 static bool server_serves(const struct lock_server *s, const void *place)
 {
@@ -646,19 +646,12 @@ static void server_listen(struct lock_server *s, const char *channel, bool on)
 	*(on ? &listens : &unlistens) += strcmp(channel, "channel") == 0;
 }
 
-static void server_later(struct lock_server *s)
-{
-	(void)s;
-	laters++;
-}
-
 static const struct lock_server_ops server_ops = {
 	.serves = server_serves,
 	.make = server_make,
 	.spare = server_spare,
 	.free = server_free,
 	.listen = server_listen,
-	.later = server_later,
 };
 
 static void on_changed(void *arg)
@@ -784,28 +777,6 @@ static void test_server(struct lock_env *env)
 	peer_fini(&p);
 }
 
-/* What would be in the way of a handover. */
-static void test_later(struct lock_env *env)
-{
-	struct lock_url url = { .hosts = 0 };
-	struct line_place one = { 1, &url }, two = { 2, &url };
-	struct lock_server *a = lock_server_get(env, &server_ops, &one), *b = lock_server_get(env, &server_ops, &two);
-
-	lock_server_later(a);
-	ev_tstamp at = a->later.at;
-	usleep(2000);
-	lock_server_later(a);
-	ok(a->later.at == at, "what can wait is not put off again and again");
-	is_int(laters, 0, "and not done from inside the call");
-	run_until(env->loop, &laters, 1);
-	lock_server_later(a);
-	lock_server_put(a);
-	lock_server_later(b);
-	run_until(env->loop, &laters, 2);
-	is_int(laters, 2, "a server that is freed before does nothing any more");
-	lock_server_put(b);
-}
-
 static void test_hands_over(void)
 {
 	struct lock_user u = { .op = { .writing = true, .leads = true }, .acquiring = true };
@@ -835,7 +806,6 @@ int main(void)
 	test_doubt(&env);
 	test_channel(&env);
 	test_server(&env);
-	test_later(&env);
 	test_hands_over();
 	lock_env_fini(&env);
 	ev_loop_destroy(env.loop);
