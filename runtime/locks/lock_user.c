@@ -1,5 +1,6 @@
 #include "locks/lock_user.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void lock_user_init(struct lock_user *u, const struct lock_ops *lock, const struct lock_user_ops *ops, char *url,
@@ -112,4 +113,21 @@ struct lock_identity *lock_user_identity(struct lock *l)
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome)
 {
 	lock_op_finish(&u->op, &(struct lock_result){ .outcome = outcome });
+}
+
+void lock_user_wrote(struct lock_user *u, const char *version, int64_t token)
+{
+	struct lock_result r = { .outcome = LOCK_OK, .token = token };
+
+	snprintf(r.version.text, sizeof r.version.text, "%s", version);
+	lock_op_finish(&u->op, &r);
+}
+
+void lock_user_doubts(struct lock_user *u, const char *mark, const char *why)
+{
+	struct instant now = clock_now();
+
+	lock_failover_see(&u->doubt, mark, now);
+	lock_op_fail(&u->op, LOCK_FAILED, ERR_UNREACHABLE, "%s: nobody is elected for another %.1f s", why,
+	             (double)lock_failover_left(&u->doubt, u->op.lease, now) / NSEC_PER_SEC);
 }

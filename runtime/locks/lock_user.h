@@ -63,8 +63,13 @@ struct lock_identity *lock_user_identity(struct lock *l);
 	.read = lock_user_read, .write = lock_user_write, .cancel = lock_user_cancel, .close = lock_user_close, \
 	.list = lock_user_list, .about = lock_user_about, .remove = lock_user_remove
 
-/* Ends the operation with this outcome and nothing else. */
+/* Ends the operation with this outcome and nothing else; or well, with what a write has made, token 0: none. */
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);
+void lock_user_wrote(struct lock_user *u, const char *version, int64_t token);
+
+/* Ends a write that may not begin a term: the store's doubt has this name (lock_failover.h), and `why` is what is said of
+ * it. Another term than the one that the record shows may have been lost. */
+void lock_user_doubts(struct lock_user *u, const char *mark, const char *why);
 
 /* The operation under way is a write that begins a term or ends one: others wait for it and for what follows it. */
 static inline bool lock_user_hands_over(const struct lock_user *u)

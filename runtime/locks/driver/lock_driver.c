@@ -174,32 +174,21 @@ static void driver_lock_found(struct lock_user *u, const struct driver_answer *a
 	}
 }
 
-/* Another term than the one it shows may have been lost with the server before. */
-static void driver_lock_in_doubt(struct lock_user *u, const char *mark)
-{
-	struct instant now = clock_now();
-
-	lock_failover_see(&u->doubt, mark, now);
-	lock_op_fail(&u->op, LOCK_FAILED, ERR_UNREACHABLE,
-	             "the store may have lost a leader's record (it says \"%s\"): nobody is elected for another %.1f s",
-	             mark, (double)lock_failover_left(&u->doubt, u->op.lease, now) / NSEC_PER_SEC);
-}
-
 static void driver_lock_written(struct lock_user *u, const struct driver_answer *a)
 {
-	struct lock_result r = { .outcome = LOCK_OK };
+	char why[300];
 
 	if (a->outcome == LOCK_CONFLICT) {
 		lock_user_end(u, LOCK_CONFLICT);
 	} else if (a->outcome == LOCK_OK && is_version(a->version)) {
 		/* A leader whose term goes on names the doubt, so that it is over when he hands over. */
 		lock_failover_see(&u->doubt, a->doubt, clock_now());
-		snprintf(r.version.text, sizeof r.version.text, "%s", a->version);
-		lock_op_finish(&u->op, &r);
+		lock_user_wrote(u, a->version, 0);
 	} else if (a->outcome == LOCK_OK) {
 		driver_lock_puzzled(u, "without a version of 1 to 63 bytes");
 	} else if (a->outcome == LOCK_FAILED && *a->doubt) {
-		driver_lock_in_doubt(u, a->doubt);
+		snprintf(why, sizeof why, "the store may have lost a leader's record (it says \"%s\")", a->doubt);
+		lock_user_doubts(u, a->doubt, why);
 	} else {
 		driver_lock_failed(u, a);
 	}

@@ -136,18 +136,6 @@ static void pg_found(struct pg_lock *l, const PGresult *r)
 		              strtoll(PQgetvalue(r, 0, 2), NULL, 10));
 }
 
-/* Another term than the one it shows may have been lost with the server before. */
-static void pg_in_doubt(struct pg_lock *l, const char *mark)
-{
-	struct instant now = clock_now();
-
-	lock_failover_see(&l->user.doubt, mark, now);
-	lock_op_fail(
-		&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-		"the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
-		(double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
-}
-
 /* Nothing was changed. A new term needs a mark with the server's timeline, and no doubt; if that is so, or a term goes
  * on, the row is not the one that was expected. */
 static void pg_not_written(struct pg_lock *l, const PGresult *r)
@@ -158,7 +146,7 @@ static void pg_not_written(struct pg_lock *l, const PGresult *r)
 	if (!l->user.acquiring || (marked && !*doubt))
 		lock_user_end(&l->user, LOCK_CONFLICT);
 	else if (marked)
-		pg_in_doubt(l, doubt);
+		lock_user_doubts(&l->user, doubt, "the server was promoted and may have lost a leader's record");
 	else if (!l->marked)
 		pg_ask(l, PG_MARK);
 	else
@@ -179,27 +167,20 @@ static void pg_learn(struct pg_lock *l, const char *mark)
 
 static void pg_written(struct pg_lock *l, const PGresult *r)
 {
-	const struct lock_user *u = &l->user;
-	struct lock_result result = { .outcome = LOCK_OK };
-
 	if (PQgetisnull(r, 0, 0)) {
 		pg_not_written(l, r);
 		return;
 	}
-	snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
-	if (u->acquiring)
-		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	pg_learn(l, PQgetvalue(r, 0, 3));
-	lock_op_finish(&l->user.op, &result);
+	lock_user_wrote(&l->user, PQgetvalue(r, 0, 0), l->user.acquiring ? strtoll(PQgetvalue(r, 0, 1), NULL, 10) : 0);
 }
 
 static void pg_advised(struct pg_lock *l, const PGresult *r)
 {
-	struct lock_result result = { .outcome = PQgetisnull(r, 0, 0) ? LOCK_CONFLICT : LOCK_OK };
-
-	if (result.outcome == LOCK_OK)
-		snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
-	lock_op_finish(&l->user.op, &result);
+	if (PQgetisnull(r, 0, 0))
+		lock_user_end(&l->user, LOCK_CONFLICT);
+	else
+		lock_user_wrote(&l->user, PQgetvalue(r, 0, 0), 0);
 }
 
 static void pg_removed(struct pg_lock *l, const PGresult *r)

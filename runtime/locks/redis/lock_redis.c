@@ -302,25 +302,18 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 
 static void redis_on_advised(struct redis_lock *l, const redisReply *r)
 {
-	struct lock_result result = { .outcome = LOCK_OK };
-
-	snprintf(result.version.text, sizeof result.version.text, "%s", redis_word_at(r, 1));
-	lock_op_finish(&l->user.op, &result);
+	lock_user_wrote(&l->user, redis_word_at(r, 1), 0);
 }
 
-/* A term may have been lost with the server before, other than the one that the record shows. */
 static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 {
-	struct instant now = clock_now();
 	int64_t us = redis_number_at(r, 2);
+	char why[400];
 
 	lock_failover_lease(&l->user.doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
-	lock_failover_see(&l->user.doubt, redis_word_at(r, 1), now);
-	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-	             "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
-	             "another %.1f s",
-	             l->user.op.link->peer,
-	             (double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
+	snprintf(why, sizeof why, "%s was restarted or promoted and may have lost a leader's record",
+	         l->user.op.link->peer);
+	lock_user_doubts(&l->user, redis_word_at(r, 1), why);
 }
 
 static void redis_on_nonsense(struct redis_lock *l, const redisReply *)

@@ -486,15 +486,15 @@ static void zk_send_parents(struct zk_lock *l, zhandle_t *handle)
 
 static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 {
-	struct lock_result r = { .outcome = LOCK_OK, .token = l->user.acquiring ? a->stat.mzxid : 0 };
+	char version[64];
 
-	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
+	snprintf(version, sizeof version, "%s.%d", a->id, a->stat.version);
 	l->child = child_of(&a->stat);
 	memcpy(l->child.id, a->id, sizeof a->id);
 	zk_see(l, &a->stat);
 	if (l->watch)
 		l->watch->seen = a->stat.mzxid; /* our own write is no news to us */
-	lock_op_finish(&l->user.op, &r);
+	lock_user_wrote(&l->user, version, l->user.acquiring ? a->stat.mzxid : 0);
 }
 
 static bool zk_lacks_parents(const struct zk_lock *l)
