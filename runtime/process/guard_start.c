@@ -1,5 +1,6 @@
 #include "process/guard_start.h"
 
+#include "base/env.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/spawn.h"
@@ -19,59 +20,29 @@
 
 /* ---- its environment ---- */
 
-static bool entry_names(const char *entry, const char *name, size_t len)
+/* A worker is outside any term. The array is the caller's, the entries are borrowed. */
+static char **guard_environment(const struct supervisor_spec *spec)
 {
-	return strncmp(entry, name, len) == 0 && entry[len] == '=';
+	static char no_term[] = TERM_MARK_ENV "=-", no_next[] = NEXT_MARK_ENV;
+	char *const worker[] = { no_term, no_next, NULL };
+	char **own = env_with(environ, spec->command ? NULL : worker);
+	char **kept = env_with(own, spec->unset), **env = env_with(kept, spec->env);
+
+	free(own);
+	free(kept);
+	return env;
 }
 
-static bool entries_have(char *const *env, const char *name, size_t len)
-{
-	for (; env && *env; env++)
-		if (entry_names(*env, name, len))
-			return true;
-	return false;
-}
-
-static bool names_have(char *const *unset, const char *entry)
-{
-	for (; unset && *unset; unset++)
-		if (entry_names(entry, *unset, strlen(*unset)))
-			return true;
-	return false;
-}
+/* ---- what it is started with ---- */
 
 static size_t list_length(char *const *list)
 {
 	size_t n = 0;
 
-	while (list && list[n])
+	while (list[n])
 		n++;
 	return n;
 }
-
-/* The array is the caller's, the entries are borrowed. */
-static char **guard_environment(const struct supervisor_spec *spec)
-{
-	static char no_term[] = TERM_MARK_ENV "=-";
-	const size_t term_len = strlen(TERM_MARK_ENV);
-	char **env = mem_zero((list_length(environ) + list_length(spec->env) + 2) * sizeof *env);
-	size_t n = 0;
-
-	for (char **e = environ; *e; e++) {
-		bool mark = entry_names(*e, TERM_MARK_ENV, term_len) ||
-		            entry_names(*e, NEXT_MARK_ENV, strlen(NEXT_MARK_ENV));
-		bool replaced = entries_have(spec->env, *e, strcspn(*e, "=")) || (!spec->command && mark);
-		if (!replaced && !names_have(spec->unset, *e))
-			env[n++] = *e;
-	}
-	for (char *const *e = spec->env; e && *e; e++)
-		env[n++] = *e;
-	if (!spec->command && !entries_have(spec->env, TERM_MARK_ENV, term_len))
-		env[n] = no_term;
-	return env;
-}
-
-/* ---- what it is started with ---- */
 
 /* Arguments and environment as execve(2) lays them out: word behind word, in one piece of memory. */
 struct words {

@@ -1,5 +1,6 @@
 #include "script/child_spawn.h"
 
+#include "base/env.h"
 #include "base/mem.h"
 #include "base/spawn.h"
 
@@ -135,7 +136,7 @@ struct identity {
 	gid_t gid;
 	gid_t *groups;
 	int ngroups;
-	char home[4096], name[256]; /* the values of HOME, and of USER and LOGNAME */
+	char variables[3][4200]; /* HOME=..., USER=... and LOGNAME=...; "": those of this process stay */
 };
 
 static int find_user(const char *user, struct passwd *pw, char *text, size_t size, struct err *err)
@@ -161,13 +162,13 @@ static int identity_init(struct identity *id, const char *user, struct err *err)
 	char text[16384];
 	struct passwd pw;
 
-	*id = (struct identity){ 0 };
 	if (find_user(user, &pw, text, sizeof text, err) < 0)
 		return -1;
 	id->uid = pw.pw_uid;
 	id->gid = pw.pw_gid;
-	snprintf(id->home, sizeof id->home, "%s", pw.pw_dir);
-	snprintf(id->name, sizeof id->name, "%s", pw.pw_name);
+	snprintf(id->variables[0], sizeof id->variables[0], "HOME=%s", pw.pw_dir);
+	snprintf(id->variables[1], sizeof id->variables[1], "USER=%s", pw.pw_name);
+	snprintf(id->variables[2], sizeof id->variables[2], "LOGNAME=%s", pw.pw_name);
 	getgrouplist(pw.pw_name, pw.pw_gid, NULL, &id->ngroups);
 	id->groups = mem_zero((size_t)(id->ngroups + 1) * sizeof *id->groups);
 	if (getgrouplist(pw.pw_name, pw.pw_gid, id->groups, &id->ngroups) < 0) {
@@ -179,60 +180,15 @@ static int identity_init(struct identity *id, const char *user, struct err *err)
 
 /* ---- the program's environment ---- */
 
-static bool same_name(const char *entry, const char *wanted)
+/* Later ones replace earlier ones: environ, where the scheduler has put the term's marker; the variables of another
+ * user; the caller's changes. */
+static char **program_environment(struct identity *id, char *const *changes)
 {
-	size_t len = strcspn(wanted, "=");
+	char *const users[] = { id->variables[0], id->variables[1], id->variables[2], NULL };
+	char **own = env_with(environ, users), **env = env_with(own, changes);
 
-	return strncmp(entry, wanted, len) == 0 && entry[len] == '=';
-}
-
-static bool is_replaced(const char *entry, char *const *env)
-{
-	for (; env && *env; env++)
-		if (same_name(entry, *env))
-			return true;
-	return false;
-}
-
-struct entries {
-	char **list; /* its entries are borrowed, except `own` */
-	char *own[3];
-};
-
-static void entries_fini(struct entries *e)
-{
-	for (int i = 0; i < 3; i++)
-		free(e->own[i]);
-	free(e->list);
-}
-
-/* Later ones replace earlier ones: environ, where the scheduler has put the term's marker; HOME, USER and LOGNAME of
- * another user; the caller's changes. */
-static void entries_init(struct entries *e, char *const *env, const struct identity *id)
-{
-	size_t n = 0, more = 0, at = 0;
-
-	*e = (struct entries){ 0 };
-	if (id) {
-		e->own[0] = mem_printf("HOME=%s", id->home);
-		e->own[1] = mem_printf("USER=%s", id->name);
-		e->own[2] = mem_printf("LOGNAME=%s", id->name);
-	}
-	while (environ[n])
-		n++;
-	while (env && env[more])
-		more++;
-	e->list = mem_zero((n + more + 4) * sizeof *e->list);
-	for (size_t i = 0; i < n; i++)
-		if (!is_replaced(environ[i], env) &&
-		    !(id && is_replaced(environ[i], (char *const[]){ e->own[0], e->own[1], e->own[2], NULL })))
-			e->list[at++] = environ[i];
-	for (int i = 0; i < 3; i++)
-		if (e->own[i] && !is_replaced(e->own[i], env))
-			e->list[at++] = e->own[i];
-	for (size_t i = 0; i < more; i++)
-		if (strchr(env[i], '='))
-			e->list[at++] = env[i];
+	free(own);
+	return env;
 }
 
 /* ---- starting it ---- */
@@ -330,18 +286,15 @@ static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plum
 
 static int child_spawn_start(const struct child_spec *spec, const struct plumbing *p, pid_t *pid, struct err *err)
 {
-	struct identity id;
+	struct identity id = { 0 };
 	struct misstep m = { STEP_START, 0 };
-	struct entries env;
 
 	if (spec->user && identity_init(&id, spec->user, err) < 0)
 		return -1;
-	entries_init(&env, spec->env, spec->user ? &id : NULL);
-	errno = spec->user ? spawn_as(pid, spec, p, &id, env.list, &m) : child_spawn_raw(pid, spec, p, env.list);
-	int error = errno;
-	entries_fini(&env);
-	if (spec->user)
-		free(id.groups);
+	char **env = program_environment(&id, spec->env);
+	int error = spec->user ? spawn_as(pid, spec, p, &id, env, &m) : child_spawn_raw(pid, spec, p, env);
+	free(env);
+	free(id.groups);
 	errno = error;
 	if (!error)
 		return 0;

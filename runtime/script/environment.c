@@ -1,5 +1,6 @@
 #include "script/environment.h"
 
+#include "base/env.h"
 #include "base/mem.h"
 #include "process/guard_wire.h"
 
@@ -10,38 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[MARKER_VARIABLES] = {
+static char *const names[MARKER_VARIABLES + 1] = {
 	TERM_MARK_ENV,           "LUNARCH_TOKEN",        "LUNARCH_TERM_LOCK",
 	"LUNARCH_TERM_IDENTITY", "LUNARCH_TERM_ADDRESS", NEXT_MARK_ENV,
 };
 enum { TERM_VARIABLES = MARKER_VARIABLES - 1 }; /* all but the last */
 static char no_term[] = TERM_MARK_ENV "=-";
 
-static bool is_marker(const char *entry)
-{
-	for (int i = 0; i < MARKER_VARIABLES; i++) {
-		size_t len = strlen(names[i]);
-		if (strncmp(entry, names[i], len) == 0 && entry[len] == '=')
-			return true;
-	}
-	return false;
-}
-
 /* Called if environ is not our list: at the start, and after setenv(3) has replaced it by a copy. */
 static void adopt(struct environment *e)
 {
-	size_t n = 0;
+	char **entries = env_with(environ, names);
 
-	while (environ && environ[n])
-		n++;
-	char **entries = mem_zero((n + MARKER_VARIABLES + 1) * sizeof *entries);
-	e->inherited = 0;
-	for (size_t i = 0; i < n; i++)
-		if (!is_marker(environ[i]))
-			entries[e->inherited++] = environ[i];
+	for (e->inherited = 0; entries[e->inherited]; e->inherited++)
+		;
 	free(e->entries);
-	e->entries = entries;
-	environ = entries;
+	e->entries = environ = entries; /* with room for the markers, since they were among the changes */
 }
 
 void environment_init(struct environment *e)

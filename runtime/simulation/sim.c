@@ -1,5 +1,6 @@
 #include "simulation/sim.h"
 
+#include "base/env.h"
 #include "base/mem.h"
 #include "lease/record.h"
 
@@ -522,36 +523,6 @@ static void sim_close(void *world)
 	free(s);
 }
 
-/* Whether the variable of `entry` ("NAME=VALUE") is one of those. */
-static bool is_named(const char *entry, const char *const *env)
-{
-	for (; *env; env++) {
-		size_t len = strcspn(*env, "=");
-		if (strncmp(entry, *env, len) == 0 && entry[len] == '=')
-			return true;
-	}
-	return false;
-}
-
-/* The test's own environment with these variables. A later entry with the same name counts. */
-static char **environment_with(char *const *own, const char *const *env)
-{
-	size_t n = 0, more = 0, at = 0;
-
-	while (own[n])
-		n++;
-	while (env[more])
-		more++;
-	char **list = mem_zero((n + more + 1) * sizeof *list);
-	for (size_t i = 0; i < n; i++)
-		if (!is_named(own[i], env))
-			list[at++] = own[i];
-	for (size_t i = 0; i < more; i++)
-		if (strchr(env[i], '=') && !is_named(env[i], env + i + 1))
-			list[at++] = (char *)env[i];
-	return list;
-}
-
 static struct sim_node *sim_node_new(struct sim *s, uint32_t index)
 {
 	struct sim_node *n = mem_zero(sizeof *n);
@@ -560,7 +531,7 @@ static struct sim_node *sim_node_new(struct sim *s, uint32_t index)
 	n->number = index + 1;
 	n->machine = &s->setup.machines[index];
 	n->name = n->machine->name;
-	n->environment = n->environment_now = environment_with(s->environment, n->machine->env);
+	n->environment = n->environment_now = env_with(s->environment, (char *const *)n->machine->env);
 	return n;
 }
 
