@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "doctor/driver_faults.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,78 +15,44 @@
 #define TRIES 40
 #define AGAIN_MOST (30 * NSEC_PER_SEC)
 
-static const struct {
-	const char *name;
-	full_case *run;
-	bool needed;
-} cases[] = {
-	{ "swap", full_swap, true },
-	{ "version", full_versions, true },
-	{ "remove", full_remove, true },
+static const struct full_case cases[] = {
+	{ "swap", full_swap, .needed = true },
+	{ "version", full_versions, .needed = true },
+	{ "remove", full_remove, .needed = true },
 	{ "big", full_big },
 	{ "text", full_texts },
 	{ "key", full_keys },
-	{ "foreign", full_foreign, true },
-	{ "deadline", full_deadlines, true },
+	{ "foreign", full_foreign, .needed = true, .lua = true },
+	{ "deadline", full_deadlines, .needed = true },
 	{ "held", full_held_up },
 	{ "cancel", full_cancel },
-	{ "answer", full_faults, true },
-	{ "cut", full_cut, true },
-	{ "killed", full_killed, true },
-	{ "stopped", full_stopped, true },
+	{ "answer", full_faults, .needed = true, .lua = true, .quiet = true },
+	{ "cut", full_cut, .needed = true, .lua = true },
+	{ "killed", full_killed, .needed = true, .lua = true, .quiet = true },
+	{ "stopped", full_stopped, .needed = true, .lua = true, .quiet = true },
 	{ "watch", full_notices },
 	{ "list", full_list },
-	{ "racers", full_race, true },
+	{ "racers", full_race, .needed = true },
 };
+static const struct full_case cleaning = { "clean", NULL };
 
 /* ---- findings ---- */
 
-static void full_find(struct full *f, enum store_verdict verdict, const char *fmt, va_list ap)
+void full_tell(struct full *f, enum store_verdict verdict, const char *fmt, ...)
 {
 	char text[sizeof((struct store_finding *)0)->text];
+	va_list ap;
 
+	if (verdict == STORE_GOOD && f->findings)
+		return;
+	if (verdict == STORE_UNSURE && !f->one->needed)
+		verdict = STORE_NOTE;
+	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
 	f->findings += verdict != STORE_GOOD;
 	f->told = true;
-	store_trial_find(f->x, f->name, verdict, "%s", text);
-}
-
-void full_unfit(struct full *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	full_find(f, STORE_UNFIT, fmt, ap);
-	va_end(ap);
-}
-
-void full_note(struct full *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	full_find(f, STORE_NOTE, fmt, ap);
-	va_end(ap);
-}
-
-void full_untried(struct full *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	full_find(f, f->needed ? STORE_UNSURE : STORE_NOTE, fmt, ap);
-	va_end(ap);
-}
-
-void full_good(struct full *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (f->findings)
-		return;
-	va_start(ap, fmt);
-	full_find(f, STORE_GOOD, fmt, ap);
-	va_end(ap);
+	store_trial_find(f->x, f->one->name, verdict, "%s", text);
 }
 
 void full_astray(struct full *f, const struct lock_client *s, const char *what, enum lock_outcome wanted)
@@ -93,11 +60,11 @@ void full_astray(struct full *f, const struct lock_client *s, const char *what, 
 	enum lock_outcome o = s->result.outcome;
 
 	if (o == LOCK_UNKNOWN || o == LOCK_FAILED)
-		full_untried(f, "%s had no certain answer, so the rest of this case was not tried: %s", what,
-		             store_trial_why(s));
+		full_tell(f, STORE_UNSURE, "%s had no certain answer, so the rest of this case was not tried: %s", what,
+		          store_trial_why(s));
 	else
-		full_unfit(f, "%s returned \"%s\", and \"%s\" was expected%s%s", what, lock_outcome_name(o),
-		           lock_outcome_name(wanted), *s->result.err.text ? ": " : "", s->result.err.text);
+		full_tell(f, STORE_UNFIT, "%s returned \"%s\", and \"%s\" was expected%s%s", what, lock_outcome_name(o),
+		          lock_outcome_name(wanted), *s->result.err.text ? ": " : "", s->result.err.text);
 }
 
 bool full_goes_on(const struct full *f, struct instant since, nsec most)
@@ -141,19 +108,18 @@ bool full_true(struct full *f, const struct lock_client *s)
 	if (said == LOCK_UNKNOWN || there == (said == LOCK_OK))
 		return true;
 	if (said == LOCK_OK)
-		full_unfit(
-			f,
-			"write returned \"ok\", but another process reads %s right after it: what was written is not "
-			"there, or read does not ask the store",
-			o == LOCK_ABSENT ? "nothing" : "another record");
+		full_tell(f, STORE_UNFIT,
+		          "write returned \"ok\", but another process reads %s right after it: what was written is not "
+		          "there, or read does not ask the store",
+		          o == LOCK_ABSENT ? "nothing" : "another record");
 	else if (said == LOCK_CONFLICT)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"write returned \"conflict\", but what it wrote is in the store: a second try inside write has met "
 			"what its first one did. Without a certain answer return \"unknown\"");
 	else
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"write returned \"%s\" (%s), but what it wrote is in the store: return \"unknown\" unless it is "
 			"sure that nothing was changed, and never will be",
 			lock_outcome_name(said), store_trial_why(s));
@@ -188,7 +154,8 @@ bool full_writes(struct full *f, struct lock_client *s, const char *what, const 
 	if (wanted == LOCK_OK)
 		f->at = s->result.version;
 	if (wanted == LOCK_OK && (s->result.sent_at.raw < s->asked.raw || s->result.sent_at.raw > s->answered.raw))
-		full_unfit(f, "%s says that it was sent when it was not: terms would be counted from there", what);
+		full_tell(f, STORE_UNFIT, "%s says that it was sent when it was not: terms would be counted from there",
+		          what);
 	return true;
 }
 
@@ -199,14 +166,14 @@ bool full_sees(struct full *f, struct lock_client *s, const char *what)
 	if (!full_reads(f, s, "a read of what was just written", LOCK_OK))
 		return false;
 	if (strcmp(s->record.write, f->write) != 0)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"%s, but another record is read right after it: read must ask the store each time, and each write "
 			"must be seen by all",
 			what);
 	else if (strcmp(at.text, s->result.version.text) != 0)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"write returned the version \"%s\", and read returns \"%s\" for the same record: both must name it "
 			"alike, or the next renewal is a conflict",
 			at.text, s->result.version.text);
@@ -227,7 +194,7 @@ bool full_works_again(struct full *f, struct lock_client *s, const char *after)
 	f->at = s->result.version;
 	if (o == LOCK_OK || o == LOCK_ABSENT)
 		return true;
-	full_unfit(f, "%s, the lock does not work any more: %s", after, store_trial_why(s));
+	full_tell(f, STORE_UNFIT, "%s, the lock does not work any more: %s", after, store_trial_why(s));
 	return false;
 }
 
@@ -287,7 +254,7 @@ static int full_turn(struct full *f, const char *url)
 
 	if (full_turn_to(f, f->a, url, &err) == 0 && full_turn_to(f, f->b, url, &err) == 0)
 		return 0;
-	full_untried(f, "the key of this case cannot be opened, so it was not tried: %s", err.text);
+	full_tell(f, STORE_UNSURE, "the key of this case cannot be opened, so it was not tried: %s", err.text);
 	return -1;
 }
 
@@ -299,24 +266,28 @@ static void full_on_log(void *arg, enum log_level level, const struct log_about 
 }
 
 /* A case that returns without a word has proved nothing. */
-static void full_run_case(struct full *f, full_case *run)
+static void full_run_case(struct full *f)
 {
+	const struct full_case *one = f->one;
 	char more[40];
 
-	snprintf(more, sizeof more, "-%s", f->name);
+	snprintf(more, sizeof more, "-%s", one->name);
 	char *url = full_url(f, more);
 	f->findings = f->a->odd_answers = f->b->odd_answers = 0;
 	f->told = false;
 	f->at = (struct version){ "" };
 	if (full_turn(f, url) == 0) {
-		log_divert(run == full_faults || run == full_killed || run == full_stopped ? full_on_log : NULL, NULL);
-		run(f);
+		log_divert(one->quiet ? full_on_log : NULL, NULL);
+		if (one->lua && !driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0))
+			full_tell(f, STORE_NOTE, "not examined: that takes a lock in Lua");
+		else
+			one->run(f);
 		log_divert(NULL, NULL);
 		if (f->a->odd_answers + f->b->odd_answers)
-			full_unfit(f, "%d operations were answered twice, or before they had begun",
-			           f->a->odd_answers + f->b->odd_answers);
-		if (!f->told && (f->x->removes || run != full_remove))
-			full_untried(f, "it could not be tried to its end");
+			full_tell(f, STORE_UNFIT, "%d operations were answered twice, or before they had begun",
+			          f->a->odd_answers + f->b->odd_answers);
+		if (!f->told && (f->x->removes || one->run != full_remove))
+			full_tell(f, STORE_UNSURE, "it could not be tried to its end");
 		full_clean(f, f->a);
 	}
 	free(url);
@@ -376,16 +347,18 @@ static void full_tell_left(struct full *f)
 	}
 	const char *base = f->a->place->url;
 	if (count && f->x->removes)
-		full_note(f, "%d records stay behind: remove them. Their keys are that of %s and, behind it, %s", count,
+		full_tell(f, STORE_NOTE,
+		          "%d records stay behind: remove them. Their keys are that of %s and, behind it, %s", count,
 		          base, there.data);
 	else if (count)
-		full_note(
-			f,
+		full_tell(
+			f, STORE_NOTE,
 			"there is no `remove`, so scratch records stay behind: %s, the same with .next behind it, and %d "
 			"with %s",
 			base, count, there.data);
 	if (unread)
-		full_note(f, "whether %d more records beside %s stay behind could not be read", unread, base);
+		full_tell(f, STORE_NOTE, "whether %d more records beside %s stay behind could not be read", unread,
+		          base);
 	f->x->left_told = count && !f->x->removes;
 	buf_fini(&there);
 }
@@ -396,11 +369,10 @@ void store_full_run(struct store_trial *x)
 
 	full_set_out(&f);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases && !x->report->signal; i++) {
-		f.name = cases[i].name;
-		f.needed = cases[i].needed;
-		full_run_case(&f, cases[i].run);
+		f.one = &cases[i];
+		full_run_case(&f);
 	}
-	f.name = "clean";
+	f.one = &cleaning;
 	x->cleaning = true;
 	full_tell_left(&f);
 	x->cleaning = false;

@@ -28,9 +28,9 @@ static bool kept(struct full *f, char *wrote, const char *what)
 		char *got = record_print(&f->a->record);
 		same = strcmp(got, wrote) == 0;
 		if (!same)
-			full_unfit(f, "%s is another text when it is read: of %zu bytes %zu came back%s", what,
-			           strlen(wrote), strlen(got),
-			           strlen(got) == strlen(wrote) ? ", and not the same ones" : "");
+			full_tell(f, STORE_UNFIT, "%s is another text when it is read: of %zu bytes %zu came back%s",
+			          what, strlen(wrote), strlen(got),
+			          strlen(got) == strlen(wrote) ? ", and not the same ones" : "");
 		free(got);
 	}
 	return same;
@@ -78,7 +78,7 @@ void full_big(struct full *f)
 	    checkpoint_is_kept(f, RECORD_CHECKPOINT_MAX, "x", "a record with a checkpoint of 16 KB") &&
 	    checkpoint_is_kept(f, RECORD_CHECKPOINT_MAX, "\u00e9\u540d\\\"", "one of 16 KB of other letters") &&
 	    checkpoint_is_kept(f, RECORD_KEPT_MAX - 4096, "x", "a record of 92 KB"))
-		full_good(f, "records of 16 and of 92 KB are kept whole");
+		full_tell(f, STORE_GOOD, "records of 16 and of 92 KB are kept whole");
 }
 
 /* In the middle of a text, and at its ends. */
@@ -107,8 +107,8 @@ void full_texts(struct full *f)
 	r->extra = json_pack("{s:{s:[i,n,s,I]}}", "somebodysField", "kept", 1, ODD, (json_int_t)1 << 53);
 	if (text_is_kept(f, "a record with quotes, backslashes, control characters and letters of other scripts", r) &&
 	    blanks_are_kept(f))
-		full_good(
-			f,
+		full_tell(
+			f, STORE_GOOD,
 			"quotes, backslashes, blanks, control characters and letters of other scripts are kept as they are");
 }
 
@@ -146,8 +146,8 @@ static bool key_prints(struct full *f, struct lock_client *s, const char *what)
 	bool good = !again || strcmp(again->url, s->lock->url) == 0;
 
 	if (!good)
-		full_unfit(f, "%s is printed as %s, which is another lock when it is opened: %s", what, s->lock->url,
-		           again->url);
+		full_tell(f, STORE_UNFIT, "%s is printed as %s, which is another lock when it is opened: %s", what,
+		          s->lock->url, again->url);
 	if (again)
 		again->ops->close(again);
 	return good;
@@ -159,7 +159,7 @@ static bool key_write(struct full *f, struct key *k)
 	char *what = mem_printf("the key \"...%s%s\"", k->base, k->more);
 
 	if (lock_client_read(f->a) == LOCK_OK)
-		full_unfit(f, "%s has the record of another key: %s", what, f->a->record.holder);
+		full_tell(f, STORE_UNFIT, "%s has the record of another key: %s", what, f->a->record.holder);
 	else if (f->a->result.outcome != LOCK_ABSENT)
 		full_astray(f, f->a, what, LOCK_ABSENT);
 	else if (key_prints(f, f->a, what)) {
@@ -194,8 +194,9 @@ static void key_check(struct full *f, const struct key *k)
 	if (lock_client_read(f->b) != LOCK_OK)
 		full_astray(f, f->b, "a read of one of several keys", LOCK_OK);
 	else if (!key_is_holder(k, f->b->record.holder))
-		full_unfit(f, "the key \"...%s%s\" has the record of another key: is each byte of the key escaped?",
-		           k->base, k->more);
+		full_tell(f, STORE_UNFIT,
+		          "the key \"...%s%s\" has the record of another key: is each byte of the key escaped?",
+		          k->base, k->more);
 }
 
 /* Each is there still when those before it have been removed, and is removed. */
@@ -250,7 +251,7 @@ void full_keys(struct full *f)
 	for (int i = 0; i < KEYS; i++)
 		usable += keys[i].wrote;
 	keys_check(f, keys, KEYS);
-	full_good(f, "%d keys with odd letters, %d records%s", usable, usable,
+	full_tell(f, STORE_GOOD, "%d keys with odd letters, %d records%s", usable, usable,
 	          refused ? "; some are no keys for this kind of lock, which says so" : "");
 }
 
@@ -307,7 +308,7 @@ static bool listing_opens(struct full *f, const struct look *look, const struct 
 		char *more = mem_printf("%s%s", look->prefix.more, look->names[i]);
 		struct key key = { look->prefix.base, more, true };
 		if (!open)
-			full_unfit(f, "%s, which list named, cannot be opened: %s", url, err.text);
+			full_tell(f, STORE_UNFIT, "%s, which list named, cannot be opened: %s", url, err.text);
 		else
 			key_check(f, &key);
 		free(more);
@@ -323,8 +324,8 @@ static void listing_tell(struct full *f, const struct lock_listing *l, const str
 {
 	bool odd = strcmp(look->prefix.base, "-like") == 0;
 
-	(odd ? full_note : full_unfit)(
-		f,
+	full_tell(
+		f, odd ? STORE_NOTE : STORE_UNFIT,
 		"of the records whose keys begin with \"...%s%s\" list names %zu, the first one \"%s\", and %s; expected "
 		"are all of them and no others, as they were written: whole keys, of which the prefix is no pattern",
 		look->prefix.base, look->prefix.more, l->count, l->count ? l->name[0] : "",
@@ -337,12 +338,12 @@ static bool look_in(struct full *f, const struct look *look, struct lock_client 
 	bool good = false;
 
 	if (!place->place->ops->list)
-		full_note(f, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
+		full_tell(f, STORE_NOTE, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
 	else if (lock_client_list(place, &l) != LOCK_OK)
-		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place->result.outcome),
+		full_tell(f, STORE_NOTE, "list returned \"%s\": %s", lock_outcome_name(place->result.outcome),
 		          store_trial_why(place));
 	else if (place->odd_answers)
-		full_unfit(f, "list was answered twice, or before it had begun");
+		full_tell(f, STORE_UNFIT, "list was answered twice, or before it had begun");
 	else if (!listing_is(&l, look->names))
 		listing_tell(f, &l, look);
 	else
@@ -360,7 +361,7 @@ static bool look_at(struct full *f, const struct look *look)
 	bool good = false;
 
 	if (lock_client_open_prefix(&place, url, &prefix, &err) < 0)
-		full_note(f, "the place cannot be opened to be listed: %s", err.text);
+		full_tell(f, STORE_NOTE, "the place cannot be opened to be listed: %s", err.text);
 	else
 		good = look_in(f, look, &place, prefix);
 	lock_client_close(&place);
@@ -383,5 +384,5 @@ void full_list(struct full *f)
 			good = look_at(f, &looks[i]);
 	keys_check(f, keys, LISTED);
 	if (good)
-		full_good(f, "what begins with a prefix is listed, and nothing else");
+		full_tell(f, STORE_GOOD, "what begins with a prefix is listed, and nothing else");
 }

@@ -37,12 +37,12 @@ static bool cut_read(struct full *f, enum driver_fault way, int nth, bool *met)
 	enum lock_outcome o = lock_client_read(f->a);
 	*met = driver_fault_met(f->x->faults[0]);
 	if (o == LOCK_OK && strcmp(f->a->record.write, f->b->record.write) != 0)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"read had no answer of the store, and returned \"ok\" with another record than the store has");
 	else if (o != LOCK_OK && o != LOCK_FAILED)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"read had no answer of the store, and returned \"%s\": it must return \"failed\" where it does not know",
 			lock_outcome_name(o));
 	else
@@ -97,18 +97,14 @@ void full_cut(struct full *f)
 {
 	int lost = 0;
 
-	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
-		full_note(f, FULL_NO_DRIVER);
-		return;
-	}
 	if (!cut_begin(f))
 		return;
 	for (size_t i = 0; i < WAYS; i++)
 		if (!cut_each(f, CUT_REPLACES, ways[i], &lost))
 			return;
 	if (lost == 0) {
-		full_untried(
-			f,
+		full_tell(
+			f, STORE_UNSURE,
 			"write has sent nothing by `http` or `lunarch.mysql`, so no answer of the store could be lost on its "
 			"way: try it through a proxy that closes connections before the answer has passed");
 		return;
@@ -117,7 +113,7 @@ void full_cut(struct full *f)
 		if (!cut_each(f, CUT_CREATES, ways[i], &lost) || !cut_each(f, CUT_IS_STALE, ways[i], &lost) ||
 		    !cut_each(f, CUT_READS, ways[i], &lost))
 			return;
-	full_good(f,
+	full_tell(f, STORE_GOOD,
 	          "%d answers of the store were lost, one after the other: what is said of each write and read is true",
 	          lost);
 }

@@ -53,8 +53,8 @@ static bool foreign_put(struct full *f, const char *text, size_t len)
 static bool foreign_is_left_alone(struct full *f, const char *what)
 {
 	if (lock_client_read(f->a) != LOCK_FOREIGN) {
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"where %s was in the store, read returned \"%s\": it must return the text as it is, which is no "
 			"record of Lunarch, and is not overwritten",
 			what, lock_outcome_name(f->a->result.outcome));
@@ -62,13 +62,21 @@ static bool foreign_is_left_alone(struct full *f, const char *what)
 	}
 	full_fill(f, f->a);
 	lock_client_start_write(f->a, &none, true);
-	if (lock_client_wait(f->a) == LOCK_CONFLICT && lock_client_read(f->b) == LOCK_FOREIGN)
+	enum lock_outcome said = lock_client_wait(f->a);
+	if (said == LOCK_CONFLICT && lock_client_read(f->b) == LOCK_FOREIGN)
 		return true;
-	full_unfit(
-		f,
-		"where %s was in the store, write with op.expected = \"\" returned \"%s\": it is overwritten, or \"conflict\" "
-		"is not said",
-		what, lock_outcome_name(f->a->result.outcome));
+	if (said == LOCK_UNKNOWN || said == LOCK_FAILED)
+		full_tell(
+			f, STORE_UNSURE,
+			"where %s was in the store, write with op.expected = \"\" had no certain answer, so the rest of this "
+			"case was not tried: %s",
+			what, store_trial_why(f->a));
+	else
+		full_tell(
+			f, STORE_UNFIT,
+			"where %s was in the store, write with op.expected = \"\" returned \"%s\": it is overwritten, or "
+			"\"conflict\" is not said",
+			what, lock_outcome_name(said));
 	return false;
 }
 
@@ -108,10 +116,6 @@ void full_foreign(struct full *f)
 	size_t i = 0;
 	int done = 0;
 
-	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
-		full_note(f, FULL_NO_DRIVER);
-		goto out;
-	}
 	while (i < FOREIGN && !f->x->report->signal &&
 	       foreign_one(f, foreign[i].what, foreign[i].text,
 	                   foreign[i].len ? foreign[i].len : strlen(foreign[i].text), &done))
@@ -119,19 +123,18 @@ void full_foreign(struct full *f)
 	memset(longest, ' ', RECORD_KEPT_MAX + 1000);
 	memcpy(longest, "{}", 2);
 	if (i < FOREIGN && f->findings == 0)
-		full_untried(f, "the rest of this case was not tried, from \"%s\" on: %s", foreign[i].what,
-		             *f->why ? f->why : store_trial_why(f->b));
+		full_tell(f, STORE_UNSURE, "the rest of this case was not tried, from \"%s\" on: %s", foreign[i].what,
+		          *f->why ? f->why : store_trial_why(f->b));
 	if (i == FOREIGN)
 		foreign_one(f, "a text of 97 KB", longest, strlen(longest), &done);
 	if (done == 0 && f->findings == 0 && f->put == LOCK_INVALID)
-		full_note(f, "the store takes no text but a record: %s", f->why);
+		full_tell(f, STORE_NOTE, "the store takes no text but a record: %s", f->why);
 	else if (done == 0 && f->findings == 0)
-		full_untried(
-			f,
+		full_tell(
+			f, STORE_UNSURE,
 			"no text that is no record could be written, so it is not known whether such are left alone: %s",
 			f->why);
-	full_good(f, "%d texts that are no record are left alone", done);
-out:
+	full_tell(f, STORE_GOOD, "%d texts that are no record are left alone", done);
 	free(longest);
 }
 
@@ -176,18 +179,14 @@ static bool made(struct full *f)
 
 void full_faults(struct full *f)
 {
-	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
-		full_note(f, FULL_NO_DRIVER);
-		return;
-	}
 	if (!made(f))
 		return;
 	for (int i = 0; i < ROUNDS * (int)FAULTS && !f->x->report->signal; i++)
 		if (!fault_once(f, &faults[i % (int)FAULTS]))
 			return;
 	if (full_writes(f, f->a, "a write, after all that,", &f->at, true, LOCK_OK))
-		full_good(
-			f,
+		full_tell(
+			f, STORE_GOOD,
 			"lost, late and repeated answers, and lost requests: what is said of each write is true, and the lock works "
 			"on");
 }
@@ -210,18 +209,14 @@ static bool kill_once(struct full *f, nsec after)
 
 void full_killed(struct full *f)
 {
-	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
-		full_note(f, FULL_NO_DRIVER);
-		return;
-	}
 	if (!made(f))
 		return;
 	nsec took = lock_client_took_us(f->a) * 1000;
 	for (int i = 0; i < KILLS && !f->x->report->signal; i++)
 		if (!kill_once(f, took * 3 / 2 * i / KILLS))
 			return;
-	full_good(
-		f,
+	full_tell(
+		f, STORE_GOOD,
 		"its process was killed in the middle of %d writes: what is said of each is true, and another goes on",
 		KILLS);
 }
@@ -244,10 +239,7 @@ static bool stop_once(struct full *f, bool on)
 
 void full_stopped(struct full *f)
 {
-	if (!driver_fault_next(f->x->faults[0], DRIVER_FAULT_NONE, 0)) {
-		full_note(f, FULL_NO_DRIVER);
-		return;
-	}
 	if (made(f) && stop_once(f, true) && stop_once(f, false) && stop_once(f, true))
-		full_good(f, "its process was stopped: writes end at their deadline, and it goes on or is replaced");
+		full_tell(f, STORE_GOOD,
+		          "its process was stopped: writes end at their deadline, and it goes on or is replaced");
 }

@@ -6,42 +6,47 @@
 #include "doctor/store_full.h"
 
 #define LEFT_MAX 96
-#define FULL_NO_DRIVER "not examined: that takes a lock in Lua"
+
+struct full;
+
+typedef void full_run(struct full *f);
+
+struct full_case {
+	const char *name; /* as in its findings */
+	full_run *run;
+	bool needed; /* safety rests upon it: what it could not try is not proved */
+	bool lua;    /* it takes a lock in Lua, whose driver does what it is told (driver_faults.h) */
+	bool quiet;  /* drivers end in it on purpose, of which the log says nothing */
+};
 
 struct full {
 	struct store_trial *x;
 	struct lock_client *a, *b;
-	const char *name;      /* of the case, as in its findings */
-	struct version at;     /* what the key holds, as far as the case knows */
-	struct version before; /* held before that: a case's own use */
-	char write[33];        /* the name of the last write */
-	bool needed;           /* safety rests upon the case: what it could not try is not proved */
-	int findings;          /* of this case that are not good */
-	bool told;             /* it has told anything */
-	enum lock_outcome put; /* of the last text that is no record */
-	char why[300];         /* it was not put there */
-	char *left[LEFT_MAX];  /* URLs where something may have stayed */
+	const struct full_case *one; /* that is tried now */
+	struct version at;           /* what the key holds, as far as the case knows */
+	struct version before;       /* held before that: a case's own use */
+	char write[33];              /* the name of the last write */
+	int findings;                /* of this case that are not good */
+	bool told;                   /* it has told anything */
+	enum lock_outcome put;       /* of the last text that is no record */
+	char why[300];               /* it was not put there */
+	char *left[LEFT_MAX];        /* URLs where something may have stayed */
 	int lefts;
 	char *url[2]; /* of the locks of a and b */
 };
-typedef void full_case(struct full *f);
-
 /* The cases. */
-full_case full_swap, full_versions, full_remove;                   /* store_full_swap.c */
-full_case full_big, full_texts, full_keys, full_list;              /* store_full_content.c */
-full_case full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
-full_case full_cut;                                                /* store_full_cut.c */
-full_case full_race;                                               /* store_full_race.c */
-full_case full_deadlines, full_held_up, full_cancel, full_notices; /* store_full_times.c */
+full_run full_swap, full_versions, full_remove;                   /* store_full_swap.c */
+full_run full_big, full_texts, full_keys, full_list;              /* store_full_content.c */
+full_run full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
+full_run full_cut;                                                /* store_full_cut.c */
+full_run full_race;                                               /* store_full_race.c */
+full_run full_deadlines, full_held_up, full_cancel, full_notices; /* store_full_times.c */
 
 /* ---- findings ---- */
 
-void full_unfit(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void full_note(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The case, or the rest of it, could not be tried: a note, if no election rests upon it. */
-void full_untried(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Unless the case has found something else. */
-void full_good(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* STORE_UNSURE: the case, or the rest of it, could not be tried: a note, if no election rests upon it. STORE_GOOD: unless
+ * the case has found something else. */
+void full_tell(struct full *f, enum store_verdict verdict, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* The last operation of s had another outcome than was wanted: tells so, as unfit; or as untried, if it only had no
  * certain answer. what: "the first write, with op.expected = \"\"," */

@@ -20,7 +20,7 @@ static bool race_open(struct full *f, struct store_race *r, const char *url)
 		if (store_race_enter(&r->racer[r->count], &s->env, url, &err) == 0)
 			continue;
 		r->count++;
-		full_untried(f, "%d writers cannot be opened: %s", STORE_RACERS, err.text);
+		full_tell(f, STORE_UNSURE, "%d writers cannot be opened: %s", STORE_RACERS, err.text);
 		return false;
 	}
 	return true;
@@ -34,9 +34,9 @@ static bool race_round(struct full *f, struct store_race *r)
 	store_race_run(r, f->x->loop, 0, r->count, WITHIN);
 	enum store_verdict v = store_race_judge(r, f->a, &why);
 	if (v == STORE_UNFIT)
-		full_unfit(f, "%s", why.text);
+		full_tell(f, STORE_UNFIT, "%s", why.text);
 	else if (v == STORE_UNSURE)
-		full_untried(f, "%s", why.text);
+		full_tell(f, STORE_UNSURE, "%s", why.text);
 	return v == STORE_GOOD;
 }
 
@@ -50,14 +50,13 @@ void full_race(struct full *f)
 	struct instant since = clock_now();
 	while (good && r->rounds < ROUNDS && (r->rounds < 3 || full_goes_on(f, since, MOST)) && !f->x->report->signal)
 		good = race_round(f, r);
-	const char *said = *r->racer[0].err.text ? r->racer[0].err.text : lock_outcome_name(r->racer[0].outcome);
 	if (good && r->won == 0)
-		full_untried(f, "in %d rounds none of %d writers was told that it had won: %s", r->rounds, STORE_RACERS,
-		             said);
+		full_tell(f, STORE_UNSURE, "in %d rounds none of %d writers was told that it had won: %s", r->rounds,
+		          STORE_RACERS, store_race_why(r));
 	for (int i = 0; i < r->count; i++)
 		store_race_leave(&r->racer[i]);
-	full_good(f, "%d rounds of %d writers in %d processes' worth of connections: one winner in each%s", r->rounds,
-	          STORE_RACERS, STORE_WRITERS, r->unsure ? "; but some had no certain answer in time" : "");
+	full_tell(f, STORE_GOOD, "%d rounds of %d writers in %d processes' worth of connections: one winner in each%s",
+	          r->rounds, STORE_RACERS, STORE_WRITERS, r->unsure ? "; but some had no certain answer in time" : "");
 	free(url);
 	free(r);
 }

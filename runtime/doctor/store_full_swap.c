@@ -16,7 +16,7 @@ static bool unchanged(struct full *f, const char *write, const char *what)
 		return false;
 	if (strcmp(f->a->record.write, write) == 0)
 		return true;
-	full_unfit(f, "%s returned \"conflict\", but changed the record all the same", what);
+	full_tell(f, STORE_UNFIT, "%s returned \"conflict\", but changed the record all the same", what);
 	return false;
 }
 
@@ -30,7 +30,7 @@ static bool turned_away(struct full *f, struct lock_client *s, const char *what,
 	memcpy(write, f->write, sizeof write);
 	full_fill(f, s);
 	if (full_try(f, s, expected, true) == LOCK_OK) {
-		full_unfit(f, "%s returned \"ok\", and \"conflict\" was expected: %s", what, advice);
+		full_tell(f, STORE_UNFIT, "%s returned \"ok\", and \"conflict\" was expected: %s", what, advice);
 		return false;
 	}
 	if (s->result.outcome != LOCK_CONFLICT) {
@@ -59,11 +59,10 @@ void full_swap(struct full *f)
 	    !full_sees(f, f->a, "a second write returned \"ok\""))
 		return;
 	if (strcmp(first.text, f->at.text) == 0) {
-		full_unfit(
-			f,
-			"two different records have the version \"%s\": a writer of long ago cannot be told from the "
-			"last one. Each write must make a version that was never there",
-			first.text);
+		full_tell(f, STORE_UNFIT,
+		          "two different records have the version \"%s\": a writer of long ago cannot be told from the "
+		          "last one. Each write must make a version that was never there",
+		          first.text);
 		return;
 	}
 	if (!turned_away(f, f->a, "write", &first,
@@ -71,7 +70,8 @@ void full_swap(struct full *f)
 		return;
 	if (full_writes(f, f->b, "a renewal (op.durable = false)", &f->at, false, LOCK_OK) &&
 	    full_sees(f, f->a, "a renewal returned \"ok\""))
-		full_good(f, "a write is done where it expects what is there, and nowhere else; and all see it");
+		full_tell(f, STORE_GOOD,
+		          "a write is done where it expects what is there, and nowhere else; and all see it");
 }
 
 /* ---- versions ---- */
@@ -81,8 +81,8 @@ static bool version_is_new(struct full *f, struct version *seen, int *count, con
 	for (int i = 0; i < *count; i++) {
 		if (strcmp(seen[i].text, f->at.text) != 0)
 			continue;
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"the version \"%s\" comes back%s: a writer that was stopped for long takes the new record for the "
 			"one that it knows, and overwrites it",
 			f->at.text, when);
@@ -134,7 +134,7 @@ void full_versions(struct full *f)
 	    (!remade(f, &late) || !version_is_new(f, seen, &count, " after the record was removed and made again")))
 		return;
 	bool differ = !f->x->removes || equal_ones_differ(f);
-	full_good(f, "%d records, %d versions%s", count, count,
+	full_tell(f, STORE_GOOD, "%d records, %d versions%s", count, count,
 	          differ ? "" : ". Records that are equal to the byte have equal ones; no two of Lunarch's are");
 }
 
@@ -163,5 +163,5 @@ void full_remove(struct full *f)
 		return;
 	}
 	if (full_reads(f, f->b, "a read, after remove returned \"ok\",", LOCK_ABSENT))
-		full_good(f, "a record is removed by who knows its version, and by nobody else");
+		full_tell(f, STORE_GOOD, "a record is removed by who knows its version, and by nobody else");
 }

@@ -50,8 +50,8 @@ static bool deadline_is_met(struct full *f, nsec within)
 
 	if (late < LATE)
 		return true;
-	full_unfit(f, "an operation that had %.1f ms ended %.1f s after its deadline", (double)within / NSEC_PER_MS,
-	           (double)late / NSEC_PER_SEC);
+	full_tell(f, STORE_UNFIT, "an operation that had %.1f ms ended %.1f s after its deadline",
+	          (double)within / NSEC_PER_MS, (double)late / NSEC_PER_SEC);
 	return false;
 }
 
@@ -84,8 +84,8 @@ void full_deadlines(struct full *f)
 	if (f->a->result.outcome != LOCK_FAILED && f->a->result.outcome != LOCK_OK)
 		full_astray(f, f->a, "a read without any time", LOCK_FAILED);
 	if (full_reads(f, f->a, "a read, after operations that had ended at their deadlines,", LOCK_OK))
-		full_good(
-			f,
+		full_tell(
+			f, STORE_GOOD,
 			"%d writes with little time, of which %d ended at their deadline: what is said of each is true",
 			done, cut);
 }
@@ -118,12 +118,12 @@ void full_held_up(struct full *f)
 		least = held < least ? held : least;
 	}
 	if (least > HELD && alone < HELD / 2)
-		full_unfit(
-			f,
+		full_tell(
+			f, STORE_UNFIT,
 			"after a write had ended at its deadline of %d ms, nothing was answered for %.1f s: a call in it blocks, "
 			"and does not heed op.timeout",
 			(int)(HELD_WITHIN / NSEC_PER_MS), (double)least / NSEC_PER_SEC);
-	full_good(f, "an operation that has ended at its deadline does not hold up the next one");
+	full_tell(f, STORE_GOOD, "an operation that has ended at its deadline does not hold up the next one");
 }
 
 /* ---- cancel ---- */
@@ -139,7 +139,7 @@ static bool cancel_once(struct full *f, nsec after)
 		ev_run(f->x->loop, EVRUN_NOWAIT);
 	lock_client_cancel(f->a);
 	if (f->a->busy) {
-		full_unfit(f, "an operation that was cancelled has not ended");
+		full_tell(f, STORE_UNFIT, "an operation that was cancelled has not ended");
 		lock_client_wait(f->a);
 		return false;
 	}
@@ -153,7 +153,7 @@ static bool cancel_harmless(struct full *f)
 	lock_client_cancel(f->a);
 	f->a->lock->ops->cancel(f->a->lock);
 	if (f->a->busy)
-		full_unfit(f, "a read that was cancelled has not ended");
+		full_tell(f, STORE_UNFIT, "a read that was cancelled has not ended");
 	else if (f->a->result.outcome != LOCK_OK && f->a->result.outcome != LOCK_FAILED)
 		full_astray(f, f->a, "a read that was cancelled", LOCK_FAILED);
 	else
@@ -172,7 +172,8 @@ void full_cancel(struct full *f)
 		if (!cancel_once(f, took * 3 / 2 * i / CANCELS))
 			return;
 	if (cancel_harmless(f) && full_reads(f, f->a, "a read, after others were cancelled,", LOCK_OK))
-		full_good(f, "%d writes were cancelled: what is said of each is true, and the lock works on", CANCELS);
+		full_tell(f, STORE_GOOD,
+		          "%d writes were cancelled: what is said of each is true, and the lock works on", CANCELS);
 }
 
 /* ---- notices ---- */
@@ -182,8 +183,8 @@ static bool noticed(struct full *f, const char *what)
 {
 	if (lock_client_wait_change(f->b, NOTICE_WITHIN, NOTICE_WITHIN) || f->x->report->signal)
 		return true;
-	full_unfit(
-		f,
+	full_tell(
+		f, STORE_UNFIT,
 		"%s, and changed() was not called within %d s: once it was called for the first time, no change may be "
 		"missed",
 		what, (int)(NOTICE_WITHIN / NSEC_PER_SEC));
@@ -217,7 +218,7 @@ static void notice_removal(struct full *f)
 		return;
 	lock_client_read(f->b);
 	if (lock_client_remove(f->a, &f->at) == LOCK_OK && !lock_client_wait_change(f->b, LATE, LATE))
-		store_trial_find(f->x, f->name, STORE_GOOD,
+		store_trial_find(f->x, f->one->name, STORE_GOOD,
 		                 "but for the removal of a record, which standbys see when they look again");
 }
 
@@ -227,7 +228,7 @@ void full_notices(struct full *f)
 		return;
 	struct version absent = f->at;
 	if (!store_trial_watch(f->x, f->b)) {
-		full_note(f,
+		full_tell(f, STORE_NOTE,
 		          "no notices: standbys look again every retry period, and a handover takes up to 2.2 of them");
 		return;
 	}
@@ -238,5 +239,5 @@ void full_notices(struct full *f)
 		if (!notice_write(f, "a record was written"))
 			return;
 	notice_removal(f);
-	full_good(f, "%d changes were told", NOTICES + 1);
+	full_tell(f, STORE_GOOD, "%d changes were told", NOTICES + 1);
 }

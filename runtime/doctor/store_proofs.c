@@ -2,122 +2,103 @@
 
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "doctor/store_race.h"
 #include "lease/nomination.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROUNDS 40
+#define WITHIN (5 * NSEC_PER_SEC)
 
-enum race_result { DECIDED, UNDECIDED, BROKEN };
-
-/* All at once, with the same expectation. The number of winners; *last is one of them. */
-static int race_once(struct store_trial *x, struct lock_client **last, int *unknown)
+/* Nobody could look at what the round has left, so the next one expects what the winner was told; where there is none,
+ * what is there now. false: that cannot be read, either. */
+static bool race_settle(struct store_trial *x, struct store_race *r)
 {
-	int winners = 0;
-
-	for (int i = 0; i < STORE_WRITERS; i++)
-		store_trial_fill_term(x, &x->client[i]);
-	for (int i = 0; i < STORE_WRITERS; i++)
-		lock_client_start_write(&x->client[i], &x->at, true);
-	for (int i = 0; i < STORE_WRITERS; i++) {
-		enum lock_outcome o = lock_client_wait(&x->client[i]);
-		if (o == LOCK_OK) {
-			winners++;
-			*last = &x->client[i];
-		} else if (o != LOCK_CONFLICT) {
-			++*unknown;
-			x->doubt = x->client[i].result.err;
+	for (int i = 0; i < r->count; i++)
+		if (r->racer[i].outcome == LOCK_OK) {
+			r->at = r->racer[i].version;
+			r->token = r->racer[i].token;
+			return true;
 		}
-	}
-	return winners;
+	x->token = r->token;
+	if (store_trial_settle(x) < 0)
+		return false;
+	r->at = x->at;
+	r->token = x->token;
+	return true;
 }
 
-/* What another connection reads is what the winner wrote. No answer proves nothing. */
-static enum race_result race_read_back(struct store_trial *x, const struct lock_client *winner)
+/* What another connection than the winner's reads is what the winner wrote. false: the store is proved unfit. */
+static bool race_round(struct store_trial *x, struct store_race *r, struct err *why)
 {
-	struct lock_client *reader = &x->client[winner == &x->client[0]];
-	enum lock_outcome o = lock_client_read(reader);
+	struct version before = r->at;
+	int won = r->won;
 
-	if (o == LOCK_OK && strcmp(reader->record.write, winner->record.write) == 0 &&
-	    strcmp(reader->result.version.text, winner->result.version.text) == 0)
-		return DECIDED;
-	if (o == LOCK_OK || o == LOCK_ABSENT || o == LOCK_FOREIGN) {
-		store_trial_find(
-			x, "race", STORE_UNFIT,
-			"what the winner wrote is not what another connection reads right after it: reads are stale");
-		return BROKEN;
+	store_race_run(r, x->loop, 0, r->count, WITHIN);
+	enum store_verdict v = store_race_judge(r, &x->client[r->racer[0].outcome == LOCK_OK], why);
+	if (v == STORE_UNFIT || (v == STORE_UNSURE && !race_settle(x, r))) {
+		store_trial_find(x, "race", STORE_UNFIT, "%s", why->text);
+		return false;
 	}
-	x->doubt = reader->result.err;
-	return UNDECIDED;
-}
-
-/* Nobody is known to have won. That is possible while answers get lost, but never if each was told that another had. */
-static enum race_result race_without_winner(struct store_trial *x, int doubts)
-{
-	if (doubts && store_trial_settle(x) == 0) {
+	r->unsure += v == STORE_UNSURE;
+	if (r->won > won)
+		x->before = before;
+	else
 		lock_client_drain(&x->client[0]); /* whatever the reason is: the next try is a little later */
-		return UNDECIDED;
-	}
-	store_trial_find(x, "race", STORE_UNFIT, "of %d writers none won: %s", STORE_WRITERS,
-	                 doubts ? x->client[0].result.err.text : "each was told that another had");
-	return BROKEN;
+	return true;
 }
 
-static enum race_result race_round(struct store_trial *x, int *unknown)
+static int race_enter(struct store_trial *x, struct store_race *r, struct err *err)
 {
-	struct lock_client *winner = NULL;
-	int64_t before = x->token;
-	int doubts = 0, winners = race_once(x, &winner, &doubts);
-
-	*unknown += doubts;
-	if (winners == 0)
-		return race_without_winner(x, doubts);
-	if (winners > 1) {
-		store_trial_find(
-			x, "race", STORE_UNFIT,
-			"%d of %d writers who expected the same version were told that they won: two leaders are possible",
-			winners, STORE_WRITERS);
-		return BROKEN;
+	while (r->count < STORE_WRITERS) {
+		struct lock_env *env = &x->client[r->count].env;
+		if (store_race_enter(&r->racer[r->count++], env, x->scratch, err) < 0)
+			return -1;
 	}
-	store_trial_won(x, winner);
-	if (x->token <= before) {
-		store_trial_find(x, "token", STORE_UNFIT,
-		                 "a later term has the token %" PRId64 ", an earlier one had %" PRId64, x->token,
-		                 before);
-		return BROKEN;
-	}
-	enum race_result r = race_read_back(x, winner);
-	*unknown += r == UNDECIDED;
-	return r;
+	return 0;
 }
 
-/* false: the store is proved unfit, or nothing can be proved. */
-bool store_prove_race(struct store_trial *x)
+/* false: nothing can be proved. */
+static bool race_tell(struct store_trial *x, const struct store_race *r, const struct err *why)
 {
-	struct instant since = clock_now();
-	int count[2] = { 0 }, unknown = 0;
-
-	while (count[DECIDED] + count[UNDECIDED] < ROUNDS &&
-	       store_trial_goes_on(x, since, count[DECIDED] + count[UNDECIDED])) {
-		enum race_result r = race_round(x, &unknown);
-		if (r == BROKEN)
-			return false;
-		count[r]++;
-	}
-	x->report->writers = STORE_WRITERS;
-	x->report->rounds = count[DECIDED];
 	if (x->report->signal)
 		return false;
-	if (count[DECIDED] == 0) {
-		store_trial_find(x, "race", STORE_UNFIT, "no round could be decided: %s", x->doubt.text);
+	if (r->won == 0) {
+		store_trial_find(x, "race", STORE_UNFIT, "no round could be decided: %s",
+		                 *why->text ? why->text : store_race_why(r));
 		return false;
 	}
-	store_trial_find(x, "race", unknown ? STORE_NOTE : STORE_GOOD,
-	                 "%d rounds of %d writers with connections of their own: one winner in each%s", count[DECIDED],
-	                 STORE_WRITERS, unknown ? "; but some questions had no certain answer in time" : "");
+	store_trial_find(x, "race", r->unsure ? STORE_NOTE : STORE_GOOD,
+	                 "%d rounds of %d writers with connections of their own: one winner in each%s", r->won,
+	                 STORE_WRITERS, r->unsure ? "; but some questions had no certain answer in time" : "");
 	store_trial_find(x, "token", STORE_GOOD, "larger in every term, %" PRId64 " in the last", x->token);
 	return true;
+}
+
+bool store_prove_race(struct store_trial *x)
+{
+	struct store_race *r = mem_zero(sizeof *r);
+	struct instant since = clock_now();
+	struct err why = { 0 };
+	bool good = race_enter(x, r, &why) == 0;
+
+	if (!good)
+		store_trial_find(x, "race", STORE_UNFIT, "%d writers cannot be opened: %s", STORE_WRITERS, why.text);
+	r->at = x->at;
+	for (int tried = 0; good && tried < ROUNDS && store_trial_goes_on(x, since, tried); tried++)
+		good = race_round(x, r, &why);
+	x->at = r->at;
+	x->token = r->token;
+	x->term += r->term;
+	x->report->writers = STORE_WRITERS;
+	x->report->rounds = r->won;
+	good = good && race_tell(x, r, &why);
+	for (int i = 0; i < r->count; i++)
+		store_race_leave(&r->racer[i]);
+	free(r);
+	return good;
 }
 
 void store_prove_deposed(struct store_trial *x)

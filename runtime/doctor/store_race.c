@@ -86,15 +86,25 @@ static int race_winners(struct store_race *r)
 	return winners;
 }
 
+const char *store_race_why(const struct store_race *r)
+{
+	for (int i = 0; i < r->count; i++)
+		if (*r->racer[i].err.text)
+			return r->racer[i].err.text;
+	return lock_outcome_name(r->racer[0].outcome);
+}
+
 /* What they were told is true of the record that is there. last: who wrote it. */
 static enum store_verdict race_is_true(const struct store_race *r, int winners, const struct racer *last,
                                        struct err *why)
 {
 	if (winners > 1)
 		err_set(why, ERR_INVALID,
-		        "%d of %d writers who expected the same version were told \"ok\": two leaders are possible. Is "
-		        "op.expected compared in the store, in one step with the write?",
+		        "%d of %d writers who expected the same version were told that they won: two leaders are possible. Is "
+		        "what a write expects compared in the store, in one step with the write?",
 		        winners, r->count);
+	else if (winners == 0 && r->unsure == 0) /* else a late write may have won */
+		err_set(why, ERR_INVALID, "of %d writers none won: each was told that another had", r->count);
 	else if (winners == 1 && (!last || last->outcome != LOCK_OK))
 		err_set(why, ERR_INVALID, "one of %d writers was told that it had won, but %s is in the store",
 		        r->count, last ? "another one's record" : "none of their records");
@@ -122,7 +132,7 @@ enum store_verdict store_race_judge(struct store_race *r, struct lock_client *re
 	const struct racer *last = o == LOCK_OK ? racer_of(r, &reader->record) : NULL;
 
 	if (o != LOCK_OK && o != LOCK_ABSENT && winners < 2) {
-		err_set(why, ERR_SYSTEM, "a race could not be looked at afterwards: %s%s", lock_outcome_name(o),
+		err_set(why, ERR_SYSTEM, "a race could not be looked at afterwards: %s %s", lock_outcome_name(o),
 		        reader->result.err.text);
 		return STORE_UNSURE;
 	}

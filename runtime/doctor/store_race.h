@@ -1,7 +1,7 @@
 /* Writers who expect the same version at the same moment, round after round: one of them may win, with a larger token
  * than all before, and the store has what the winner wrote.
  * Not who starts them: they may be of one process, or of several that share this memory.
- * Used by the examination of a store (store_full_race.c) and by the tests' race (tests/locks/conform/race.c). */
+ * Used by the examination of a store, with eight writers and with sixty-four (doctor --full), and by the tests' race (tests/locks/conform/race.c). */
 #ifndef LUNARCH_STORE_RACE_H
 #define LUNARCH_STORE_RACE_H
 
@@ -40,5 +40,8 @@ void store_race_run(struct store_race *r, struct ev_loop *loop, int first, int c
 
 /* After all of them: reads what is there now, which the next round expects. STORE_UNFIT and STORE_UNSURE with *why. */
 enum store_verdict store_race_judge(struct store_race *r, struct lock_client *reader, struct err *why);
+
+/* Why the last round had no winner: what one of them was told. */
+const char *store_race_why(const struct store_race *r);
 
 #endif

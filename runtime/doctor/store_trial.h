@@ -20,7 +20,6 @@ struct store_trial {
 	struct version at, before;       /* what the scratch record has now, and had before its last term */
 	int64_t token;                   /* the last term's */
 	uint64_t term;
-	struct err doubt; /* why the last question had no certain answer */
 	store_found_fn *found;
 	void *arg;
 	struct store_report *report;

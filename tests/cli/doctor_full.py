@@ -130,6 +130,12 @@ def test_untried(store: Box) -> None:
     last = r.stdout.splitlines()[-1] if r.stdout else ""
     if not ok(r.returncode == 1 and "NOT proved" in last and "UNSURE swap" in r.stdout, f"{what}: in words"):
         note(r.stdout + r.stderr)
+    what = "a lock in Lua without a certain answer where a text is that is no record"
+    url = f"lua:{lock_file('faulty/unknown_over_foreign.lua')}?host=127.0.0.1:{store.port}#over"
+    j = doctor("--lock", url, BOX_LUA=os.path.join(DRIVERS, "box.lua"))
+    same([f["name"] for f in findings(j, "unfit", "unsure")], ["foreign"], f"{what}: that alone is not proved")
+    told = str(findings(j, "unsure"))
+    ok("planted" in told and '"a text"' not in told and "a text was in the store" in told, f"{what}: and why", told)
 
 
 def test_by_command() -> None:
