@@ -99,12 +99,7 @@ static const luaL_Reg methods[] = {
 
 void api_open_cron(lua_State *L)
 {
-	luaL_newmetatable(L, CRON_TYPE);
-	luaL_newlib(L, methods);
-	lua_setfield(L, -2, "__index");
-	lua_pushcfunction(L, job_gc);
-	lua_setfield(L, -2, "__gc");
-	lua_pop(L, 1);
+	bind_class(L, CRON_TYPE, methods, job_gc);
 	lua_pushcfunction(L, job_new);
 	lua_setfield(L, -2, "cron");
 }

@@ -10,11 +10,9 @@
 
 #define JOB_TYPE "lunarch.job"
 
-struct exec_waiter;
-
 /* One program, or several in a pipeline. Its user value holds how they ended, after job_ends. */
 struct exec_job {
-	struct exec_waiter *waiters;
+	struct waits waiters;
 	bool streams[CHILD_OUTPUTS]; /* the script reads this output by lines */
 	int input;                   /* while they are started: the next program's standard input; -1: none */
 	int n;
@@ -23,9 +21,8 @@ struct exec_job {
 
 /* A task that waits for output or the end. It is a userdata on the task's stack, so that it is freed with the wait. */
 struct exec_waiter {
-	struct wait wait;
+	struct wait wait; /* the first field, so that it can be cast */
 	struct exec_job *job;
-	struct exec_waiter *next;
 	bool owns;    /* if the task stops waiting, the job is stopped */
 	bool for_end; /* it waits for the end, not for output */
 };
@@ -76,14 +73,10 @@ static void changed(void *arg)
 	struct exec_job *j = arg;
 	bool over = ended(j);
 
-	for (struct exec_waiter **at = &j->waiters; *at;) {
-		struct exec_waiter *w = *at;
-		if (w->for_end && !over) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		wait_done(&w->wait);
+	for (struct wait *w = j->waiters.first, *next; w; w = next) {
+		next = w->next;
+		if (over || !((struct exec_waiter *)w)->for_end)
+			wait_done(w);
 	}
 }
 
@@ -105,18 +98,6 @@ static char **texts(lua_State *L, int spec, const char *field)
 	return (char **)list;
 }
 
-static const char *text(lua_State *L, int spec, const char *field, size_t *len)
-{
-	lua_getfield(L, spec, field);
-	return luaL_optlstring(L, -1, NULL, len);
-}
-
-static double number(lua_State *L, int spec, const char *field, double preset)
-{
-	lua_getfield(L, spec, field);
-	return luaL_optnumber(L, -1, preset);
-}
-
 /* Reads the fields stdout, stdout_file and stdout_append, or those of stderr. */
 static void output(lua_State *L, int spec, struct child_spec *s, int i)
 {
@@ -126,30 +107,27 @@ static void output(lua_State *L, int spec, struct child_spec *s, int i)
 
 	lua_getfield(L, spec, output_names[i]);
 	s->output[i] = outputs[luaL_checkoption(L, -1, "capture", hows)];
-	s->file[i] = text(L, spec, i == CHILD_STDOUT ? "stdout_file" : "stderr_file", NULL);
-	lua_getfield(L, spec, i == CHILD_STDOUT ? "stdout_append" : "stderr_append");
-	s->append[i] = lua_toboolean(L, -1);
+	s->file[i] = bind_text(L, spec, i == CHILD_STDOUT ? "stdout_file" : "stderr_file");
+	s->append[i] = bind_flag(L, spec, i == CHILD_STDOUT ? "stdout_append" : "stderr_append");
 }
 
 /* Reads the description, which lua/api/exec.lua has checked, at the index spec. */
 static void read_spec(lua_State *L, int spec, struct child_spec *s)
 {
-	luaL_checkstack(L, 26, NULL);
 	s->argv = texts(L, spec, "argv");
 	s->env = texts(L, spec, "env");
-	s->directory = text(L, spec, "cwd", NULL);
-	s->user = text(L, spec, "user", NULL);
-	s->input = text(L, spec, "stdin", &s->input_len);
-	s->input_file = text(L, spec, "stdin_file", NULL);
+	s->directory = bind_text(L, spec, "cwd");
+	s->user = bind_text(L, spec, "user");
+	lua_getfield(L, spec, "stdin");
+	s->input = lua_tolstring(L, -1, &s->input_len);
+	s->input_file = bind_text(L, spec, "stdin_file");
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		output(L, spec, s, i);
-	s->output_max = (size_t)number(L, spec, "max_output", 1024 * 1024);
-	s->timeout_s = number(L, spec, "timeout", -1);
-	s->kill_after_s = number(L, spec, "kill_after", 2);
-	lua_getfield(L, spec, "both_ends");
-	s->both_ends = lua_toboolean(L, -1);
-	lua_getfield(L, spec, "until_closed");
-	s->until_closed = lua_toboolean(L, -1);
+	s->output_max = (size_t)bind_number(L, spec, "max_output", 1024 * 1024);
+	s->timeout_s = bind_number(L, spec, "timeout", -1);
+	s->kill_after_s = bind_number(L, spec, "kill_after", 2);
+	s->both_ends = bind_flag(L, spec, "both_ends");
+	s->until_closed = bind_flag(L, spec, "until_closed");
 }
 
 static int start_one(lua_State *L, struct exec_job *j, int i, bool hold, struct err *err)
@@ -200,17 +178,9 @@ static int job_start(lua_State *L)
 
 /* ---- waiting ---- */
 
-static void wait_leave(struct wait *wait)
+static void job_on_left(struct wait *w)
 {
-	struct exec_waiter *w = (struct exec_waiter *)((char *)wait - offsetof(struct exec_waiter, wait));
-
-	for (struct exec_waiter **at = &w->job->waiters; *at; at = &(*at)->next)
-		if (*at == w) {
-			*at = w->next;
-			break;
-		}
-	if (w->owns)
-		job_stop(w->job);
+	job_stop(((struct exec_waiter *)w)->job);
 }
 
 static int wait_for(lua_State *L, const struct exec_waiter *waiter, double timeout_s, lua_KFunction k)
@@ -218,9 +188,8 @@ static int wait_for(lua_State *L, const struct exec_waiter *waiter, double timeo
 	struct exec_waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
 
 	*w = *waiter;
-	w->wait.left = wait_leave;
-	w->next = w->job->waiters;
-	w->job->waiters = w;
+	w->wait.left = w->owns ? job_on_left : NULL;
+	wait_enter(&w->job->waiters, &w->wait);
 	return sched_wait(L, &w->wait, timeout_s, 0, k);
 }
 
@@ -304,35 +273,22 @@ static int job_streams(lua_State *L)
 
 /* ---- the end ---- */
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-	lua_pushnumber(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_true(lua_State *L, const char *name, bool value)
-{
-	if (!value)
-		return;
-	lua_pushboolean(L, 1);
-	lua_setfield(L, -2, name);
-}
-
 static void push_end(lua_State *L, const struct child_end *end)
 {
 	int status = end->wait_status;
 
 	lua_createtable(L, 0, 8);
-	lua_pushboolean(L, WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	lua_setfield(L, -2, "ok");
+	bind_set_flag(L, "ok", WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	lua_pushinteger(L, WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 	lua_setfield(L, -2, WIFEXITED(status) ? "code" : "signal");
-	set_true(L, "truncated", end->truncated);
-	set_true(L, "timed_out", end->timed_out);
+	if (end->truncated)
+		bind_set_flag(L, "truncated", true);
+	if (end->timed_out)
+		bind_set_flag(L, "timed_out", true);
 	lua_createtable(L, 0, 3);
-	set_number(L, "elapsed", end->elapsed_s);
-	set_number(L, "user", end->user_s);
-	set_number(L, "system", end->system_s);
+	bind_set_number(L, "elapsed", end->elapsed_s);
+	bind_set_number(L, "user", end->user_s);
+	bind_set_number(L, "system", end->system_s);
 	lua_setfield(L, -2, "times");
 	for (int i = 0; i < CHILD_OUTPUTS; i++) {
 		lua_pushlstring(L, end->output[i].data ? end->output[i].data : "", end->output[i].len);

@@ -116,33 +116,9 @@ static void call_on_over(struct bond *b)
 
 /* ---- starting a request ---- */
 
-static const char *text(lua_State *L, int spec, const char *field)
-{
-	lua_getfield(L, spec, field);
-	const char *s = lua_tostring(L, -1);
-	lua_pop(L, 1); /* the table keeps it */
-	return s;
-}
-
-static double number(lua_State *L, int spec, const char *field)
-{
-	lua_getfield(L, spec, field);
-	double n = lua_tonumber(L, -1);
-	lua_pop(L, 1);
-	return n;
-}
-
-static bool flag(lua_State *L, int spec, const char *field)
-{
-	lua_getfield(L, spec, field);
-	bool b = lua_toboolean(L, -1);
-	lua_pop(L, 1);
-	return b;
-}
-
 static nsec duration(lua_State *L, int spec, const char *field)
 {
-	double s = number(L, spec, field);
+	double s = bind_number(L, spec, field, 0);
 
 	return s > 0 ? (nsec)(s * (double)NSEC_PER_SEC) : 0;
 }
@@ -150,7 +126,7 @@ static nsec duration(lua_State *L, int spec, const char *field)
 /* A text that is PEM is taken as the certificate itself, any other text as a file's name. */
 static void text_or_file(lua_State *L, int spec, const char *field, const char **pem, const char **file)
 {
-	const char *s = text(L, spec, field);
+	const char *s = bind_text(L, spec, field);
 	bool is_pem = s && strstr(s, "-----BEGIN");
 
 	*pem = is_pem ? s : NULL;
@@ -159,9 +135,9 @@ static void text_or_file(lua_State *L, int spec, const char *field, const char *
 
 static void read_tls(lua_State *L, int spec, struct http_tls *t)
 {
-	*t = (struct http_tls){ .key_password = text(L, spec, "key_password"),
-		                .insecure = flag(L, spec, "insecure"),
-		                .http1 = flag(L, spec, "http1") };
+	*t = (struct http_tls){ .key_password = bind_text(L, spec, "key_password"),
+		                .insecure = bind_flag(L, spec, "insecure"),
+		                .http1 = bind_flag(L, spec, "http1") };
 	text_or_file(L, spec, "ca", &t->ca_pem, &t->ca_file);
 	text_or_file(L, spec, "cert", &t->cert_pem, &t->cert_file);
 	text_or_file(L, spec, "key", &t->key_pem, &t->key_file);
@@ -184,29 +160,29 @@ static void read_headers(lua_State *L, int spec, const char **headers)
 
 static void read_request(lua_State *L, int spec, struct http_request *r)
 {
-	double timeout = number(L, spec, "timeout");
+	double timeout = bind_number(L, spec, "timeout", 0);
 
-	r->method = text(L, spec, "method");
-	r->url = text(L, spec, "url");
-	r->bearer = text(L, spec, "bearer");
-	r->user = text(L, spec, "user");
-	r->password = text(L, spec, "password");
+	r->method = bind_text(L, spec, "method");
+	r->url = bind_text(L, spec, "url");
+	r->bearer = bind_text(L, spec, "bearer");
+	r->user = bind_text(L, spec, "user");
+	r->password = bind_text(L, spec, "password");
 	lua_getfield(L, spec, "body");
 	r->body = lua_tolstring(L, -1, &r->body_len);
 	lua_pop(L, 1);
-	r->streamed = flag(L, spec, "streamed");
-	r->server_name = text(L, spec, "server_name");
-	r->unix_path = text(L, spec, "unix");
-	r->proxy = text(L, spec, "proxy");
-	r->no_proxy = text(L, spec, "no_proxy");
+	r->streamed = bind_flag(L, spec, "streamed");
+	r->server_name = bind_text(L, spec, "server_name");
+	r->unix_path = bind_text(L, spec, "unix");
+	r->proxy = bind_text(L, spec, "proxy");
+	r->no_proxy = bind_text(L, spec, "no_proxy");
 	if (timeout > 0)
 		r->by = instant_add(clock_now(), (nsec)(timeout * (double)NSEC_PER_SEC));
 	r->connect = duration(L, spec, "connect_timeout");
 	r->first_byte = duration(L, spec, "first_byte");
 	r->silence = duration(L, spec, "silence");
-	r->redirects = (int)number(L, spec, "redirects");
-	r->compressed = flag(L, spec, "compressed");
-	r->limit = (size_t)number(L, spec, "max_body");
+	r->redirects = (int)bind_number(L, spec, "redirects", 0);
+	r->compressed = bind_flag(L, spec, "compressed");
+	r->limit = (size_t)bind_number(L, spec, "max_body", 0);
 	r->answered = call_on_answered;
 	r->drained = call_on_drained;
 	r->done = call_on_done;
@@ -236,7 +212,7 @@ static int call_start(lua_State *L)
 	lua_pushvalue(L, 1);
 	lua_setiuservalue(L, 2, 1);
 	c->wait.left = call_on_left;
-	c->streams = flag(L, 1, "stream");
+	c->streams = bind_flag(L, 1, "stream");
 	read_headers(L, 1, headers);
 	read_tls(L, 1, &tls);
 	read_request(L, 1, &r);
@@ -361,8 +337,7 @@ static int call_failure(lua_State *L)
 	if (c->under_way || c->err.code == ERR_NONE)
 		return 0;
 	bind_fail_err(L, &c->err);
-	lua_pushboolean(L, c->unsent);
-	lua_setfield(L, -2, "unsent");
+	bind_set_flag(L, "unsent", c->unsent);
 	return 2;
 }
 
@@ -392,21 +367,13 @@ static const luaL_Reg natives[] = {
 	{ "answer", call_answer }, { "failure", call_failure }, { NULL, NULL },
 };
 
-static void set_gc(lua_State *L, const char *type, lua_CFunction gc)
-{
-	luaL_newmetatable(L, type);
-	lua_pushcfunction(L, gc);
-	lua_setfield(L, -2, "__gc");
-	lua_pop(L, 1);
-}
-
 static int open_natives(lua_State *L)
 {
 	const struct http_options options = { .connections = CONNECTIONS, .kept = CONNECTIONS };
 	struct err err;
 
-	set_gc(L, CLIENT_TYPE, client_gc);
-	set_gc(L, CALL_TYPE, call_gc);
+	bind_class(L, CLIENT_TYPE, NULL, client_gc);
+	bind_class(L, CALL_TYPE, NULL, call_gc);
 	struct http **slot = lua_newuserdatauv(L, sizeof(struct http *), 0);
 	*slot = NULL;
 	luaL_setmetatable(L, CLIENT_TYPE);

@@ -277,18 +277,9 @@ static void login_on_done(struct offload_job *j)
 /* "" if the field is not there. */
 static const char *field(lua_State *L, int spec, const char *name)
 {
-	lua_getfield(L, spec, name);
-	const char *s = lua_tostring(L, -1);
-	lua_pop(L, 1); /* the table keeps it */
-	return s ? s : "";
-}
+	const char *s = bind_text(L, spec, name);
 
-static bool flag(lua_State *L, int spec, const char *name)
-{
-	lua_getfield(L, spec, name);
-	bool b = lua_toboolean(L, -1);
-	lua_pop(L, 1);
-	return b;
+	return s ? s : "";
 }
 
 static void set_text(MYSQL *my, enum mysql_option option, const char *text)
@@ -349,9 +340,9 @@ static void set_verification(MYSQL *my)
 
 static void set_tls(lua_State *L, int spec, MYSQL *my)
 {
-	my_bool yes = 1, verify = !flag(L, spec, "insecure");
+	my_bool yes = 1, verify = !bind_flag(L, spec, "insecure");
 
-	if (!flag(L, spec, "tls"))
+	if (!bind_flag(L, spec, "tls"))
 		return;
 	mysql_optionsv(my, MYSQL_OPT_SSL_ENFORCE, &yes);
 	mysql_optionsv(my, MARIADB_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3"); /* older ones: RFC 8996 */
@@ -429,13 +420,10 @@ static int push_failure(lua_State *L, struct conn *c, const char *code, bool uns
 	const struct failure *f = &c->failure;
 
 	bind_fail(L, code, "%s", f->text);
-	lua_pushboolean(L, unsent);
-	lua_setfield(L, -2, "unsent");
+	bind_set_flag(L, "unsent", unsent);
 	if (f->number) {
-		lua_pushinteger(L, f->number);
-		lua_setfield(L, -2, "errno");
-		lua_pushstring(L, f->sqlstate);
-		lua_setfield(L, -2, "sqlstate");
+		bind_set_integer(L, "errno", f->number);
+		bind_set_text(L, "sqlstate", f->sqlstate);
 	}
 	return 2;
 }
@@ -477,7 +465,7 @@ static int conn_connect(lua_State *L)
 		return luaL_error(L, "mysql: another task uses this connection");
 	conn_close(c);
 	c->failure = (struct failure){ 0 };
-	bool by_name = flag(L, 2, "tls") && !flag(L, 2, "insecure");
+	bool by_name = bind_flag(L, 2, "tls") && !bind_flag(L, 2, "insecure");
 	if (by_name && !verifies()) {
 		fail(c, true, 0, "",
 		     "its certificate cannot be verified: Lunarch's module for MariaDB was built for Connector/C " MARIADB_PACKAGE_VERSION
@@ -489,8 +477,7 @@ static int conn_connect(lua_State *L)
 		texts[i] = field(L, 2, names[i]);
 	struct login *l = mem_zero(sizeof *l);
 	mem_pack(5, texts, l->texts);
-	lua_getfield(L, 2, "port");
-	l->port = (unsigned)lua_tointeger(L, -1);
+	l->port = (unsigned)bind_number(L, 2, "port", 0);
 	l->timeout_s = (unsigned)fmin(3600, ceil(fmax(1, timeout)));
 	l->by_name = by_name;
 	l->turn = c->logins->turn;
@@ -648,11 +635,9 @@ static void push_rows(lua_State *L, struct conn *c)
 		push_row(L, c->result, row);
 		lua_rawseti(L, -2, ++n);
 	}
-	lua_pushinteger(L, c->result ? n : (lua_Integer)c->affected);
-	lua_setfield(L, -2, "count");
+	bind_set_integer(L, "count", c->result ? n : (lua_Integer)c->affected);
 	if (!c->result && c->inserted) {
-		lua_pushinteger(L, (lua_Integer)c->inserted);
-		lua_setfield(L, -2, "insert_id");
+		bind_set_integer(L, "insert_id", (lua_Integer)c->inserted);
 	}
 	lua_pushboolean(L, c->result != NULL);
 	lua_insert(L, -2);
@@ -813,21 +798,13 @@ static const luaL_Reg natives[] = {
 	{ "close", conn_shut }, { "hex", text_hex },         { NULL, NULL },
 };
 
-static void set_gc(lua_State *L, const char *type, lua_CFunction gc)
-{
-	luaL_newmetatable(L, type);
-	lua_pushcfunction(L, gc);
-	lua_setfield(L, -2, "__gc");
-	lua_pop(L, 1);
-}
-
 static int open_natives(lua_State *L)
 {
 	struct err err;
 
 	mysql_library_init(0, NULL, NULL);
-	set_gc(L, THREADS_TYPE, threads_gc);
-	set_gc(L, CONN_TYPE, conn_gc);
+	bind_class(L, THREADS_TYPE, NULL, threads_gc);
+	bind_class(L, CONN_TYPE, NULL, conn_gc);
 	struct logins *all = lua_newuserdatauv(L, sizeof *all, 0);
 	*all = (struct logins){ .threads = NULL };
 	luaL_setmetatable(L, THREADS_TYPE);

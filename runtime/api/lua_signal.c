@@ -8,14 +8,13 @@
 
 /* Tasks that wait until Lua code wakes them (lua/api/queue.lua). The one that has waited longest is woken first. */
 struct signal {
-	struct signal_waiter *first, **last;
+	struct waits waits;
 };
 
 /* A userdata on the waiting task's stack, so that it is freed with the wait. */
 struct signal_waiter {
-	struct wait wait;
+	struct wait wait; /* the first field, so that it can be cast */
 	struct signal *signal;
-	struct signal_waiter *next;
 	bool woken;
 };
 
@@ -28,34 +27,17 @@ static int signal_new(lua_State *L)
 {
 	struct signal *s = lua_newuserdatauv(L, sizeof *s, 0);
 
-	*s = (struct signal){ .last = &s->first };
+	*s = (struct signal){ 0 };
 	luaL_setmetatable(L, SIGNAL_TYPE);
 	return 1;
 }
 
-static void signal_leave(struct wait *wait)
-{
-	struct signal_waiter *w = (struct signal_waiter *)((char *)wait - offsetof(struct signal_waiter, wait));
-	struct signal *s = w->signal;
-
-	for (struct signal_waiter **at = &s->first; *at; at = &(*at)->next)
-		if (*at == w) {
-			*at = w->next;
-			if (s->last == &w->next)
-				s->last = at;
-			return;
-		}
-}
-
 static bool signal_wake_first(struct signal *s)
 {
-	struct signal_waiter *w = s->first;
+	struct signal_waiter *w = (struct signal_waiter *)s->waits.first;
 
 	if (!w)
 		return false;
-	s->first = w->next;
-	if (!s->first)
-		s->last = &s->first;
 	w->woken = true;
 	wait_done(&w->wait);
 	return true;
@@ -87,9 +69,8 @@ static int signal_wait(lua_State *L)
 
 	sched_may_wait(L, "waiting");
 	struct signal_waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
-	*w = (struct signal_waiter){ .wait = { .left = signal_leave }, .signal = s };
-	*s->last = w;
-	s->last = &w->next;
+	*w = (struct signal_waiter){ .signal = s };
+	wait_enter(&s->waits, &w->wait);
 	return sched_wait(L, &w->wait, timeout, (lua_KContext)w, signal_waited);
 }
 
@@ -101,10 +82,7 @@ static const luaL_Reg methods[] = {
 
 void api_open_signals(lua_State *L)
 {
-	luaL_newmetatable(L, SIGNAL_TYPE);
-	luaL_newlib(L, methods);
-	lua_setfield(L, -2, "__index");
-	lua_pop(L, 1);
+	bind_class(L, SIGNAL_TYPE, methods, NULL);
 	lua_pushcfunction(L, signal_new);
 	lua_setfield(L, -2, "signal");
 }

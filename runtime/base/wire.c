@@ -39,6 +39,15 @@ void wire_str(struct buf *m, const char *s)
 	buf_add(m, s ? s : "", size);
 }
 
+void wire_cut(struct buf *m, const char *s)
+{
+	size_t len = strnlen(s ? s : "", WIRE_CUT);
+
+	wire_u32(m, (uint32_t)len + 1);
+	buf_add(m, s, len);
+	buf_add(m, "", 1);
+}
+
 /* The next len bytes, or NULL and bad. */
 static const void *wire_take(struct wire *w, size_t len)
 {

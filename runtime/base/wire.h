@@ -19,6 +19,8 @@ struct wire {
 /* The type that begins a message. 0 if there is none, or if it has more than `most` bytes: then it is bad. */
 uint32_t wire_start(struct wire *w, const void *data, size_t len, size_t most);
 
+#define WIRE_CUT 16384
+
 /* What put and get are made of. */
 
 void wire_begin(struct buf *m, uint32_t type);
@@ -27,6 +29,7 @@ void wire_u32(struct buf *m, uint32_t v);
 void wire_u64(struct buf *m, uint64_t v);
 void wire_i64(struct buf *m, int64_t v);
 void wire_str(struct buf *m, const char *s); /* NULL is sent as "" */
+void wire_cut(struct buf *m, const char *s); /* the same, of which WIRE_CUT bytes are sent at most */
 void wire_list(struct buf *m, struct wire parts);
 struct wire wire_parts(const struct buf *list); /* parts that were put into a buffer, which stays the caller's */
 
@@ -35,6 +38,7 @@ uint8_t wire_get_u8(struct wire *w);
 uint32_t wire_get_u32(struct wire *w);
 uint64_t wire_get_u64(struct wire *w);
 int64_t wire_get_i64(struct wire *w);
+#define wire_get_cut wire_get_str
 const char *wire_get_str(struct wire *w);  /* points into the message; terminated */
 struct wire wire_get_list(struct wire *w); /* all that is left */
 bool wire_done(const struct wire *w);      /* everything read, nothing bad */
@@ -49,6 +53,7 @@ bool wire_done(const struct wire *w);      /* everything read, nothing bad */
 #define WIRE_C_u64 uint64_t
 #define WIRE_C_i64 int64_t
 #define WIRE_C_str const char *
+#define WIRE_C_cut const char *
 #define WIRE_C_list struct wire
 #define WIRE_MEMBER(type, name) WIRE_C_##type name;
 #define WIRE_PUT(type, name) wire_##type(m, v->name);

@@ -40,7 +40,8 @@
 /* Parts of a message that may be there many times. P(name). */
 #define WIRE_PARTS(P) P(kept) P(said)
 
-/* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: parts up to the end of the message. */
+/* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), cut: a str of which 16 KB are sent at most, or list: parts
+ * up to the end of the message. */
 
 /* An election of the script, while it loads. "": the script says nothing about it. */
 #define WIRE_FIELDS_election(F)                                               \
@@ -64,22 +65,22 @@
 
 /* It cannot be loaded. text: file, line, what was expected. */
 #define WIRE_FIELDS_load_failed(F)                                       \
-	F(str, text)                                                     \
+	F(cut, text)                                                     \
 	F(str, lock_file) /* what it is, if it is one; "": it is none */ \
 	F(str, schemes)   /* of a lock file; a blank between two */
 
 /* on_start has run. */
 #define WIRE_FIELDS_started(F) \
 	F(u8, ok)              \
-	F(str, text)
+	F(cut, text)
 
 /* To WIRE_ASK. */
 #define WIRE_FIELDS_answer(F)                 \
 	F(u32, slot)                          \
 	F(u64, ask)                           \
 	F(u8, yes)                            \
-	F(str, why)                           \
-	F(str, address)  /* "" = unchanged */ \
+	F(cut, why)                           \
+	F(cut, address)  /* "" = unchanged */ \
 	F(i64, priority) /* WIRE_PRIORITY_UNSET = unchanged */
 
 /* To WIRE_LEAD, before any hook of the term runs. */
@@ -98,7 +99,7 @@
 	F(u64, term)                                      \
 	F(u8, reason)      /* enum lease_reason */        \
 	F(i64, sit_out_ms) /* -1: the default back-off */ \
-	F(str, text)
+	F(cut, text)
 
 /* os.exit or lunarch.exit: stop everything. */
 #define WIRE_FIELDS_exit(F) F(u32, code)
@@ -136,7 +137,7 @@
 /* A hook or a task of it has raised. text: which, and the error with its line. The log has it by then. */
 #define WIRE_FIELDS_failed(F) \
 	F(u32, slot)          \
-	F(str, text)
+	F(cut, text)
 
 /* To WIRE_REQUEST, once, before WIRE_STOPPED of its term if it has one. text: what was done, or why not. */
 #define WIRE_FIELDS_reply(F)                                              \
@@ -144,7 +145,7 @@
 	F(u64, request)                                                   \
 	F(u8, ok)                                                         \
 	F(u32, code) /* an exit status, where the request waits for it */ \
-	F(str, text)
+	F(cut, text)
 
 /* The texts of a job are for people: so long at most (its name, the others), without control characters. */
 #define WIRE_JOB_NAME_MAX 100

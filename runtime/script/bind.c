@@ -37,10 +37,8 @@ int bind_fail(lua_State *L, const char *code, const char *fmt, ...)
 	va_end(ap);
 	lua_pushnil(L);
 	lua_createtable(L, 0, 2);
-	lua_pushstring(L, code);
-	lua_setfield(L, -2, "code");
-	lua_pushstring(L, text);
-	lua_setfield(L, -2, "message");
+	bind_set_text(L, "code", code);
+	bind_set_text(L, "message", text);
 	if (luaL_newmetatable(L, ERROR_TYPE))
 		luaL_setfuncs(L, error_methods, 0);
 	lua_setmetatable(L, -2);
@@ -87,6 +85,70 @@ void bind_failures(lua_State *L)
 {
 	lua_pushcfunction(L, failures_fail);
 	lua_setfield(L, -2, "fail");
+}
+
+/* The table keeps a text that is popped. */
+const char *bind_text(lua_State *L, int table, const char *field)
+{
+	lua_getfield(L, table, field);
+	const char *text = lua_tostring(L, -1);
+	lua_pop(L, 1);
+	return text;
+}
+
+double bind_number(lua_State *L, int table, const char *field, double preset)
+{
+	lua_getfield(L, table, field);
+	double number = luaL_optnumber(L, -1, preset);
+	lua_pop(L, 1);
+	return number;
+}
+
+bool bind_flag(lua_State *L, int table, const char *field)
+{
+	lua_getfield(L, table, field);
+	bool flag = lua_toboolean(L, -1);
+	lua_pop(L, 1);
+	return flag;
+}
+
+void bind_set_text(lua_State *L, const char *field, const char *text)
+{
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, field);
+}
+
+void bind_set_integer(lua_State *L, const char *field, lua_Integer value)
+{
+	lua_pushinteger(L, value);
+	lua_setfield(L, -2, field);
+}
+
+void bind_set_number(lua_State *L, const char *field, double value)
+{
+	lua_pushnumber(L, value);
+	lua_setfield(L, -2, field);
+}
+
+void bind_set_flag(lua_State *L, const char *field, bool value)
+{
+	lua_pushboolean(L, value);
+	lua_setfield(L, -2, field);
+}
+
+void bind_class(lua_State *L, const char *type, const luaL_Reg *methods, lua_CFunction gc)
+{
+	luaL_newmetatable(L, type);
+	if (methods) {
+		lua_newtable(L);
+		luaL_setfuncs(L, methods, 0);
+		lua_setfield(L, -2, "__index");
+	}
+	if (gc) {
+		lua_pushcfunction(L, gc);
+		lua_setfield(L, -2, "__gc");
+	}
+	lua_pop(L, 1);
 }
 
 double bind_seconds(lua_State *L, int arg, const char *what)

@@ -9,7 +9,9 @@
 #include "base/err.h"
 #include "base/log.h"
 
+#include <lauxlib.h>
 #include <lua.h>
+#include <stdbool.h>
 
 /* These add to the table at the top of the stack. */
 void bind_tasks(lua_State *L);    /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
@@ -23,6 +25,21 @@ int bind_spawn(lua_State *L, struct scope *scope, int nargs);
 /* An expected failure: pushes nil and an error with code and message, which prints as its message. [-0, +2, m] */
 int bind_fail(lua_State *L, const char *code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int bind_fail_err(lua_State *L, const struct err *err);
+
+/* What a field of the table at that index has, which lua/ has checked; the text is the table's. NULL, the preset and
+ * false: it is not there. [-0, +0, m] */
+const char *bind_text(lua_State *L, int table, const char *field);
+double bind_number(lua_State *L, int table, const char *field, double preset);
+bool bind_flag(lua_State *L, int table, const char *field);
+
+/* Sets a field of the table at the top of the stack. text NULL: nil. [-0, +0, m] */
+void bind_set_text(lua_State *L, const char *field, const char *text);
+void bind_set_integer(lua_State *L, const char *field, lua_Integer value);
+void bind_set_number(lua_State *L, const char *field, double value);
+void bind_set_flag(lua_State *L, const char *field, bool value);
+
+/* Defines a class of userdata: its methods, and what __gc does. Each may be NULL. [-0, +0, m] */
+void bind_class(lua_State *L, const char *type, const luaL_Reg *methods, lua_CFunction gc);
 
 /* The number of seconds at arg. Raises if it is negative or not finite; what: names it in the error. [-0, +0, v] */
 double bind_seconds(lua_State *L, int arg, const char *what);

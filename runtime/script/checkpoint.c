@@ -7,23 +7,19 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 
-struct saver;
-
 struct checkpoint {
 	struct election *election;
 	uint64_t term, number; /* number: of the last save asked for */
 	char *known;           /* the record is known to hold it; NULL = none */
 	char *sent, *next;     /* sent and not answered; to be sent after that. The newer text replaces the older */
 	uint64_t sent_number;
-	struct saver *savers;
+	struct waits savers;
 };
 
 /* A task that waits for the answer to its save. It is a userdata on the task's stack, so that it is freed with the
  * wait. */
 struct saver {
-	struct wait wait;
-	struct checkpoint *checkpoint; /* NULL: answered */
-	struct saver *next;
+	struct wait wait; /* the first field, so that it can be cast */
 	uint64_t number;
 	enum wire_save_result how;
 	char why[sizeof((struct err *)0)->text];
@@ -42,34 +38,24 @@ struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char 
 /* Answers the tasks that wait for save `number` or an earlier one. */
 static void checkpoint_answer(struct checkpoint *s, uint64_t number, enum wire_save_result how, const char *why)
 {
-	struct saver **at = &s->savers;
-
-	while (*at) {
-		struct saver *r = *at;
-		if (r->number > number) {
-			at = &r->next;
+	for (struct wait *w = s->savers.first, *next; w; w = next) {
+		struct saver *r = (struct saver *)w;
+		next = w->next;
+		if (r->number > number)
 			continue;
-		}
-		*at = r->next;
-		r->checkpoint = NULL;
 		r->how = how;
 		snprintf(r->why, sizeof r->why, "%s", why);
-		wait_done(&r->wait);
+		wait_done(w);
 	}
 }
 
 static void send_next(struct checkpoint *s)
 {
-	struct buf m = { 0 };
-
 	s->sent = s->next;
 	s->sent_number = s->number;
 	s->next = NULL;
-	wire_save_put(&m, &(struct wire_save){ .slot = s->election->index,
-	                                       .term = s->term,
-	                                       .save = s->sent_number,
-	                                       .checkpoint = s->sent });
-	script_send(s->election->script, &m);
+	script_tell(s->election->script, save, .slot = s->election->index, .term = s->term, .save = s->sent_number,
+	            .checkpoint = s->sent);
 }
 
 void checkpoint_flush(struct checkpoint *s)
@@ -120,17 +106,6 @@ int checkpoint_push(lua_State *L, struct checkpoint *s)
 	return 2;
 }
 
-static void checkpoint_leave_wait(struct wait *w)
-{
-	struct saver *r = (struct saver *)((char *)w - offsetof(struct saver, wait));
-
-	for (struct saver **at = r->checkpoint ? &r->checkpoint->savers : NULL; at && *at; at = &(*at)->next)
-		if (*at == r) {
-			*at = r->next;
-			return;
-		}
-}
-
 static int saved(lua_State *L, int status, lua_KContext ctx)
 {
 	struct saver *r = (struct saver *)ctx;
@@ -177,10 +152,8 @@ int checkpoint_save(lua_State *L, struct checkpoint *s)
 		return 1;
 	}
 	struct saver *r = lua_newuserdatauv(L, sizeof *r, 0);
-	*r = (struct saver){
-		.wait = { .left = checkpoint_leave_wait }, .checkpoint = s, .next = s->savers, .number = s->number + 1
-	};
-	s->savers = r;
+	*r = (struct saver){ .number = s->number + 1 };
+	wait_enter(&s->savers, &r->wait);
 	checkpoint_queue(s, text);
 	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "process/wire.h"
+#include "script/bind.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -86,16 +87,6 @@ bool election_push_hook(struct election *e, const char *name)
 
 /* ---- on_start ---- */
 
-static void send_started(struct script *s, bool good, const char *text)
-{
-	struct buf m = { 0 };
-	char *cut = script_cut_text(text);
-
-	wire_started_put(&m, &(struct wire_started){ .ok = good, .text = cut });
-	script_send(s, &m);
-	free(cut);
-}
-
 static void election_on_started(void *arg, const struct outcome *o)
 {
 	struct election *e = arg;
@@ -103,7 +94,7 @@ static void election_on_started(void *arg, const struct outcome *o)
 	if (o->ok)
 		election_start_all(e->script);
 	else
-		send_started(e->script, false, o->traceback);
+		script_tell(e->script, started, .ok = false, .text = o->traceback);
 }
 
 void election_start_all(struct script *s)
@@ -115,27 +106,19 @@ void election_start_all(struct script *s)
 			return;
 		}
 	}
-	send_started(s, true, "");
+	script_tell(s, started, .ok = true);
 }
 
 /* ---- on_new_leader, on_no_leader: one at a time, in order ---- */
 
-static void push_text(lua_State *L, const char *field, const char *text)
-{
-	lua_pushstring(L, text);
-	lua_setfield(L, -2, field);
-}
-
 static void push_leader(lua_State *L, const struct news *n)
 {
 	lua_createtable(L, 0, 5);
-	push_text(L, "identity", n->identity);
-	push_text(L, "address", n->address);
-	lua_pushinteger(L, n->token);
-	lua_setfield(L, -2, "token");
-	lua_pushboolean(L, n->is_self);
-	lua_setfield(L, -2, "is_self");
-	push_text(L, "previous", *n->previous ? n->previous : NULL);
+	bind_set_text(L, "identity", n->identity);
+	bind_set_text(L, "address", n->address);
+	bind_set_integer(L, "token", n->token);
+	bind_set_flag(L, "is_self", n->is_self);
+	bind_set_text(L, "previous", *n->previous ? n->previous : NULL);
 }
 
 static void tell_next(struct election *e);
@@ -239,16 +222,8 @@ struct asking {
 
 static void send_answer(const struct asking *a, bool yes, const char *why, const char *address, int64_t priority)
 {
-	struct buf m = { 0 };
-	struct wire_answer answer = { .slot = a->election->index, .ask = a->ask, .yes = yes, .priority = priority };
-	char *cut_why = script_cut_text(why), *cut_address = script_cut_text(address);
-
-	answer.why = cut_why;
-	answer.address = cut_address;
-	wire_answer_put(&m, &answer);
-	script_send(a->election->script, &m);
-	free(cut_why);
-	free(cut_address);
+	script_tell(a->election->script, answer, .slot = a->election->index, .ask = a->ask, .yes = yes, .why = why,
+	            .address = address, .priority = priority);
 }
 
 /* The results of the hook are yes, why, address, priority: lua/boot/prelude.lua checks them. */

@@ -37,24 +37,17 @@ static int jobs_job(lua_State *L)
 	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
 	const struct election *e = election_here(L, s, "jobs");
 	const struct scope *scope = sched_scope(sched_of(L));
-	struct buf message = { 0 };
 
 	luaL_checktype(L, 1, LUA_TTABLE);
 	if (!scope || !scope->marker || !scope->marker->term)
 		return 0;
-	struct wire_job job = { .slot = e->index,
-		                .term = e->term_number,
-		                .name = job_text(L, "name", WIRE_JOB_NAME_MAX, NULL),
-		                .schedule = job_text(L, "schedule", WIRE_JOB_TEXT_MAX, ""),
-		                .zone = job_text(L, "zone", WIRE_JOB_TEXT_MAX, ""),
-		                .next_s = job_number(L, "next", -1),
-		                .last_s = job_number(L, "last", -1),
-		                .took_ms = job_number(L, "took_ms", -1),
-		                .status = job_text(L, "status", WIRE_JOB_TEXT_MAX, ""),
-		                .why = job_text(L, "why", WIRE_JOB_TEXT_MAX, ""),
-		                .running = (uint32_t)job_number(L, "running", 0) };
-	wire_job_put(&message, &job);
-	script_send(s, &message);
+	script_tell(s, job, .slot = e->index, .term = e->term_number,
+	            .name = job_text(L, "name", WIRE_JOB_NAME_MAX, NULL),
+	            .schedule = job_text(L, "schedule", WIRE_JOB_TEXT_MAX, ""),
+	            .zone = job_text(L, "zone", WIRE_JOB_TEXT_MAX, ""), .next_s = job_number(L, "next", -1),
+	            .last_s = job_number(L, "last", -1), .took_ms = job_number(L, "took_ms", -1),
+	            .status = job_text(L, "status", WIRE_JOB_TEXT_MAX, ""),
+	            .why = job_text(L, "why", WIRE_JOB_TEXT_MAX, ""), .running = (uint32_t)job_number(L, "running", 0));
 	return 0;
 }
 

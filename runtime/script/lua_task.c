@@ -11,8 +11,8 @@
 /* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended.
  */
 struct task_handle {
-	struct task *task; /* NULL: it has ended */
-	struct joining *joining;
+	struct task *task;     /* NULL: it has ended */
+	struct waits joining;  /* tasks that wait for its end */
 	struct member *groups; /* its places in groups */
 	int reference;         /* keeps the handle while the task lives */
 	int results;
@@ -20,13 +20,15 @@ struct task_handle {
 	bool watched; /* its error does not end the term: the task that started it raises the error */
 };
 
-/* A task that waits for another one. It is a userdata on the waiting task's stack, so that it is freed with the wait.
- */
-struct joining {
-	struct wait wait;
-	struct task_handle *handle;
-	struct joining *next;
-};
+/* A place in the list, as a userdata on the waiting task's stack, so that it is freed with the wait. */
+static struct wait *push_wait(lua_State *L, struct waits *list)
+{
+	struct wait *w = lua_newuserdatauv(L, sizeof *w, 0);
+
+	*w = (struct wait){ .task = NULL };
+	wait_enter(list, w);
+	return w;
+}
 
 /* ---- sleep ---- */
 
@@ -64,7 +66,7 @@ static int task_rest(lua_State *L)
 		lua_pushboolean(L, 0);
 		return 1;
 	}
-	return sched_rest(L, lua_newuserdatauv(L, sizeof(struct rest), 0), seconds, rested);
+	return sched_wait(L, push_wait(L, &sched_scope(sched_of(L))->rests), seconds, 0, rested);
 }
 
 /* ---- spawn ---- */
@@ -105,11 +107,8 @@ static void task_has_ended(void *arg, const struct outcome *o)
 	h->ok = o->ok;
 	h->cancelled = o->cancelled;
 	h->task = NULL;
-	while (h->joining) {
-		struct joining *j = h->joining;
-		h->joining = j->next;
-		wait_done(&j->wait);
-	}
+	while (h->joining.first)
+		wait_done(h->joining.first);
 	tell_groups(h);
 	luaL_unref(o->results, LUA_REGISTRYINDEX, h->reference);
 	if (!o->ok && !o->cancelled && !h->watched)
@@ -163,17 +162,6 @@ static int results(lua_State *L, struct task_handle *h)
 	return h->results;
 }
 
-static void task_leave_wait(struct wait *w)
-{
-	struct joining *j = (struct joining *)((char *)w - offsetof(struct joining, wait));
-
-	for (struct joining **at = &j->handle->joining; *at; at = &(*at)->next)
-		if (*at == j) {
-			*at = j->next;
-			return;
-		}
-}
-
 static int joined(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
@@ -194,10 +182,7 @@ static int task_wait(lua_State *L)
 		return luaL_error(L, "a task cannot wait for its own end");
 	sched_may_wait(L, "task:wait");
 	lua_settop(L, 1);
-	struct joining *j = lua_newuserdatauv(L, sizeof *j, 0);
-	*j = (struct joining){ .wait = { .left = task_leave_wait }, .handle = h, .next = h->joining };
-	h->joining = j;
-	return sched_wait(L, &j->wait, timeout, 0, joined);
+	return sched_wait(L, push_wait(L, &h->joining), timeout, 0, joined);
 }
 
 static int task_stop(lua_State *L)
@@ -422,10 +407,7 @@ static const luaL_Reg natives[] = {
 
 void bind_tasks(lua_State *L)
 {
-	luaL_newmetatable(L, GROUP_TYPE);
-	lua_pushcfunction(L, group_gc);
-	lua_setfield(L, -2, "__gc");
-	lua_pop(L, 1);
+	bind_class(L, GROUP_TYPE, NULL, group_gc);
 	luaL_newlib(L, methods);
 	luaL_newmetatable(L, HANDLE_TYPE);
 	lua_pushvalue(L, -2);

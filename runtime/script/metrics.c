@@ -40,16 +40,10 @@ void metrics_flush(struct metrics *m)
 		return;
 	timer_stop(m->script->spec.timeline, &m->timer);
 	while ((u = m->first)) {
-		struct buf message = { 0 };
 		char value[40];
 		snprintf(value, sizeof value, "%.17g", u->value);
-		wire_metric_put(&message, &(struct wire_metric){ .slot = u->slot,
-		                                                 .term = u->term,
-		                                                 .counter = u->counter,
-		                                                 .name = u->name,
-		                                                 .labels = u->labels,
-		                                                 .value = value });
-		script_send(m->script, &message);
+		script_tell(m->script, metric, .slot = u->slot, .term = u->term, .counter = u->counter, .name = u->name,
+		            .labels = u->labels, .value = value);
 		m->first = u->next;
 		free(u->name);
 		free(u);

@@ -12,13 +12,7 @@ struct request_task {
 
 static void request_reply(const struct election *e, uint64_t request, bool ok, const char *text, uint32_t code)
 {
-	char *cut = script_cut_text(text);
-	struct buf m = { 0 };
-
-	wire_reply_put(
-		&m, &(struct wire_reply){ .slot = e->index, .request = request, .ok = ok, .code = code, .text = cut });
-	script_send(e->script, &m);
-	free(cut);
+	script_tell(e->script, reply, .slot = e->index, .request = request, .ok = ok, .code = code, .text = text);
 }
 
 void request_refuse(const struct election *e, uint64_t request, const char *why)

@@ -248,6 +248,24 @@ static void make_ready(struct task *t)
 	s->ready_end = &t->ready_next;
 }
 
+void wait_enter(struct waits *list, struct wait *w)
+{
+	w->list = list;
+	w->next = NULL;
+	w->before = list->last;
+	*(w->before ? &w->before->next : &list->first) = w;
+	list->last = w;
+}
+
+static void wait_leave(struct wait *w)
+{
+	if (!w->list)
+		return;
+	*(w->before ? &w->before->next : &w->list->first) = w->next;
+	*(w->next ? &w->next->before : &w->list->last) = w->before;
+	w->list = NULL;
+}
+
 /* The task stops waiting, for whatever reason. */
 static struct wait *leave_wait(struct task *t)
 {
@@ -255,8 +273,10 @@ static struct wait *leave_wait(struct task *t)
 
 	timer_stop(t->scope->sched->timeline, &t->timer);
 	t->wait = NULL;
-	if (w)
+	if (w) {
 		w->task = NULL;
+		wait_leave(w);
+	}
 	return w;
 }
 
@@ -328,34 +348,11 @@ int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx,
 	return sched_relay(L, ctx, k);
 }
 
-static void rest_left(struct wait *w)
-{
-	struct rest *r = (struct rest *)w;
-
-	for (struct rest **at = &r->scope->rests; *at; at = &(*at)->next)
-		if (*at == r) {
-			*at = r->next;
-			return;
-		}
-}
-
-int sched_rest(lua_State *L, struct rest *r, double seconds, lua_KFunction k)
-{
-	struct scope *scope = sched_of(L)->running->scope;
-
-	*r = (struct rest){ .wait = { .left = rest_left }, .next = scope->rests, .scope = scope };
-	scope->rests = r;
-	return sched_wait(L, &r->wait, seconds, 0, k);
-}
-
 void scope_drain(struct scope *scope)
 {
 	scope->draining = true;
-	while (scope->rests) {
-		struct rest *r = scope->rests;
-		scope->rests = r->next;
-		wait_done(&r->wait);
-	}
+	while (scope->rests.first)
+		wait_done(scope->rests.first);
 }
 
 bool sched_resumed(lua_State *L)

@@ -48,13 +48,13 @@ struct wait {
 	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into Lua.
 	 */
 	void (*left)(struct wait *);
+	struct waits *list; /* NULL: it is in none */
+	struct wait *next, *before;
 };
 
-/* A task that waits for its next turn: until a time, or until its scope drains. In the waiting task's memory. */
-struct rest {
-	struct wait wait; /* the first field, so that it can be cast */
-	struct rest *next;
-	struct scope *scope;
+/* Those who wait for the same, the first one first. Zeroed: nobody. */
+struct waits {
+	struct wait *first, *last;
 };
 
 /* Tasks and children belong to a scope. It is in its owner's memory, which must not be freed before `idle` is called.
@@ -73,7 +73,7 @@ struct scope {
 	struct task *tasks;
 	struct scope_child *children;
 	struct bond *bonds;
-	struct rest *rests;
+	struct waits rests;           /* for their next turn: until a time, or until it drains */
 	bool draining;                /* no task rests in it any more */
 	void (*idle)(struct scope *); /* called when it is over and has no task and no child any more; may be NULL */
 	/* Called when a task raised for which sched_spawn was given no `ended`. Never NULL. */
@@ -145,14 +145,13 @@ void sched_may_wait(lua_State *L, const char *what);
  * runs, which must begin with sched_resumed. Use it as `return sched_wait(...)`. [-0, +?, v|yields] */
 int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k);
 
-/* As sched_wait: the running task waits for so long, but not after its scope drains. r is a userdata on the task's
- * stack. For sched_resumed, the drain is wait_done. */
-int sched_rest(lua_State *L, struct rest *r, double seconds, lua_KFunction k);
+/* The wait, which is about to begin, is the last one in the list until it ends, for whatever reason. */
+void wait_enter(struct waits *list, struct wait *w);
 
 /* The first call of a continuation. Raises if the task is over. true: wait_done; false: the time is up. [-0, +0, v] */
 bool sched_resumed(lua_State *L);
 
-/* Ends the wait: w->task becomes ready. Does nothing if no task waits. */
+/* Ends the wait: w->task becomes ready, and w is in no list. Does nothing if no task waits. */
 void wait_done(struct wait *w);
 
 /* For a signal handler on the scheduler's thread: if the running task is over, an error interrupts it at its next

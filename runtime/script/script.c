@@ -89,7 +89,6 @@ static int script_exit(lua_State *L)
 {
 	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
 	lua_Integer code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optinteger(L, 1, 0);
-	struct buf m = { 0 };
 
 	if (!s->spec.page)
 		return luaL_error(L,
@@ -97,8 +96,7 @@ static int script_exit(lua_State *L)
 	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
 	if (!s->exiting) {
 		s->exiting = true;
-		wire_exit_put(&m, &(struct wire_exit){ .code = (uint32_t)code });
-		script_send(s, &m);
+		script_tell(s, exit, .code = (uint32_t)code);
 	}
 	sched_may_wait(L, "exit");
 	return sched_wait(L, NULL, -1, 0, gone_on);
@@ -265,34 +263,24 @@ static struct election *script_election(const struct script *s, uint32_t index)
 
 static void load_failed(struct script *s, const char *text)
 {
-	struct buf m = { 0 };
-	char *cut = script_cut_text(text);
-
-	wire_load_failed_put(&m, &(struct wire_load_failed){ .text = cut });
-	script_send(s, &m);
-	free(cut);
+	script_tell(s, load_failed, .text = text);
 }
 
 void script_hook_failed(struct script *s, uint32_t slot, const struct log_about *about, const char *hook,
                         const struct outcome *o)
 {
-	struct buf m = { 0 };
-
 	log_event(LOG_ERROR, about, "hook_failed", "%s: %s", hook, o->traceback);
 	if (!s->going) /* the elector knows no election yet */
 		return;
-	char *text = mem_printf("%s: %s", hook, o->message), *cut = script_cut_text(text);
-	wire_failed_put(&m, &(struct wire_failed){ .slot = slot, .text = cut });
-	script_send(s, &m);
-	free(cut);
+	char *text = mem_printf("%s: %s", hook, o->message);
+	script_tell(s, failed, .slot = slot, .text = text);
 	free(text);
 }
 
 static const char *field_text(lua_State *L, const char *name)
 {
-	lua_getfield(L, -1, name);
-	const char *text = lua_tostring(L, -1);
-	lua_pop(L, 1); /* the table keeps it */
+	const char *text = bind_text(L, -1, name);
+
 	return text ? text : "";
 }
 
@@ -339,9 +327,7 @@ static void send_election(struct script *s, uint32_t index)
 		{ "priority_function", WIRE_ELECTION_PRIORITY_FUNCTION },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-		lua_getfield(L, -1, flags[i].field);
-		e.flags |= lua_toboolean(L, -1) ? flags[i].flag : 0;
-		lua_pop(L, 1);
+		e.flags |= bind_flag(L, -1, flags[i].field) ? flags[i].flag : 0;
 	}
 	struct buf m = { 0 }, said = { 0 };
 	add_said(L, &said);
@@ -356,7 +342,6 @@ static void take_elections(struct script *s)
 {
 	lua_State *L = s->L;
 	uint32_t n = (uint32_t)lua_rawlen(L, -1);
-	struct buf m = { 0 };
 
 	s->elections = mem_zero(n * sizeof *s->elections);
 	for (uint32_t i = 0; i < n; i++) {
@@ -367,24 +352,19 @@ static void take_elections(struct script *s)
 		lua_pop(L, 1);
 	}
 	s->nelections = n;
-	wire_loaded_put(&m, &(struct wire_loaded){ .count = n });
-	script_send(s, &m);
+	script_tell(s, loaded, .count = n);
 }
 
 /* The error is at the top of the stack: a text, or a table where the file is a lock file. */
 static void elections_refused(struct script *s)
 {
 	lua_State *L = s->L;
-	struct buf m = { 0 };
 
-	if (!lua_istable(L, -1)) {
+	if (lua_istable(L, -1))
+		script_tell(s, load_failed, .text = field_text(L, "text"), .lock_file = field_text(L, "lock_file"),
+		            .schemes = field_text(L, "schemes"));
+	else
 		load_failed(s, lua_tostring(L, -1));
-		return;
-	}
-	wire_load_failed_put(&m, &(struct wire_load_failed){ .text = field_text(L, "text"),
-	                                                     .lock_file = field_text(L, "lock_file"),
-	                                                     .schemes = field_text(L, "schemes") });
-	script_send(s, &m);
 }
 
 /* The main chunk has returned, or raised. */

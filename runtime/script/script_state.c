@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX 16384
-
-char *script_cut_text(const char *text)
-{
-	return mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
-}
-
 void script_push_internal(struct script *s, const char *name)
 {
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, s->internals);

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "process/deadline_page.h"
+#include "process/wire.h"
 #include "script/scheduler.h"
 
 #include <lua.h>
@@ -48,7 +49,14 @@ struct script {
 };
 
 void script_send(struct script *s, struct buf *message); /* sends the message and frees it */
-char *script_cut_text(const char *text); /* a copy, cut to what fits into a message; free it. NULL: "" */
+
+/* Sends the message of that name (process/wire_messages.h) with these fields. */
+#define script_tell(s, name, ...)                                               \
+	do {                                                                    \
+		struct buf told = { 0 };                                        \
+		wire_##name##_put(&told, &(struct wire_##name){ __VA_ARGS__ }); \
+		script_send(s, &told);                                          \
+	} while (0)
 
 /* A hook of the election in this slot, or a task of it, has raised: the log has the traceback, the elector the error.
  */

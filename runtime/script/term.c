@@ -49,19 +49,11 @@ struct term_handle {
 
 static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_out_ms, const char *text)
 {
-	struct buf m = { 0 };
-
 	if (t->end_sent || t->draining || t->stopping)
 		return;
 	t->end_sent = true;
-	char *cut = script_cut_text(text);
-	wire_end_put(&m, &(struct wire_end){ .slot = t->election->index,
-	                                     .term = t->term,
-	                                     .reason = (uint8_t)reason,
-	                                     .sit_out_ms = sit_out_ms,
-	                                     .text = cut });
-	script_send(t->election->script, &m);
-	free(cut);
+	script_tell(t->election->script, end, .slot = t->election->index, .term = t->term, .reason = (uint8_t)reason,
+	            .sit_out_ms = sit_out_ms, .text = text);
 }
 
 static void term_failed(struct term *t, const char *what, const struct outcome *o)
@@ -102,14 +94,6 @@ static void term_on_led(void *arg, const struct outcome *o)
 
 /* ---- the end ---- */
 
-static void send_stopped(struct election *e, uint64_t term)
-{
-	struct buf m = { 0 };
-
-	wire_stopped_put(&m, &(struct wire_stopped){ .slot = e->index, .term = term });
-	script_send(e->script, &m);
-}
-
 static void term_finish(struct term *t)
 {
 	struct election *e = t->election;
@@ -127,7 +111,7 @@ static void term_finish(struct term *t)
 	e->term = NULL;
 	free(t);
 	metrics_flush(s->metrics);
-	send_stopped(e, number);
+	script_tell(e->script, stopped, .slot = e->index, .term = number);
 }
 
 static double time_left(const struct term *t)
@@ -198,12 +182,6 @@ static void term_on_idle(struct scope *scope)
 
 /* ---- the messages ---- */
 
-static void set_field(lua_State *L, const char *name, const char *text)
-{
-	lua_pushstring(L, text);
-	lua_setfield(L, -2, name);
-}
-
 static void make_handle(struct term *t, int64_t token, const char *address)
 {
 	struct script *s = t->election->script;
@@ -214,11 +192,10 @@ static void make_handle(struct term *t, int64_t token, const char *address)
 		(struct term_handle){ .term = t, .slot = &s->spec.page->slot[t->election->index], .number = t->term };
 	luaL_setmetatable(L, HANDLE_TYPE);
 	lua_createtable(L, 0, 4);
-	lua_pushinteger(L, token);
-	lua_setfield(L, -2, "token");
-	set_field(L, "identity", t->election->identity);
-	set_field(L, "lock", t->election->lock);
-	set_field(L, "address", address);
+	bind_set_integer(L, "token", token);
+	bind_set_text(L, "identity", t->election->identity);
+	bind_set_text(L, "lock", t->election->lock);
+	bind_set_text(L, "address", address);
 	lua_setiuservalue(L, -2, 1);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 }
@@ -283,15 +260,6 @@ static void term_take_scope(struct term *t, uint32_t next)
 	t->scope->idle = term_on_idle;
 }
 
-/* The elector waits for it: a worker that is stopped, or whose script is busy, must not be thought to lead. */
-static void send_leads(struct election *e, uint64_t term)
-{
-	struct buf m = { 0 };
-
-	wire_leads_put(&m, &(struct wire_leads){ .slot = e->index, .term = term });
-	script_send(e->script, &m);
-}
-
 bool term_lead(struct election *e, struct wire *w)
 {
 	struct script *s = e->script;
@@ -300,7 +268,8 @@ bool term_lead(struct election *e, struct wire *w)
 	if (!wire_lead_get(w, &m) || e->term)
 		return false;
 	struct term *t = term_new(e, m.term, m.token, m.address, m.checkpoint);
-	send_leads(e, m.term);
+	/* The elector waits for it: a worker that is stopped, or whose script is busy, must not be thought to lead. */
+	script_tell(e->script, leads, .slot = e->index, .term = m.term);
 	term_take_scope(t, m.next);
 	if (!election_push_hook(e, "on_leading"))
 		return true;
@@ -315,14 +284,6 @@ static void set_stop_by(struct term *t, int64_t grace_ms)
 	t->stop_by = timeline_now(t->election->script->spec.timeline) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
 }
 
-static void send_drained(struct election *e, uint64_t term)
-{
-	struct buf m = { 0 };
-
-	wire_drained_put(&m, &(struct wire_drained){ .slot = e->index, .term = term });
-	script_send(e->script, &m);
-}
-
 static void term_on_drained(void *arg, const struct outcome *o)
 {
 	struct term *t = arg;
@@ -330,7 +291,7 @@ static void term_on_drained(void *arg, const struct outcome *o)
 	if (!o->ok && !o->cancelled)
 		term_failed(t, "on_stopping", o);
 	if (!t->stopping)
-		send_drained(t->election, t->term);
+		script_tell(t->election->script, drained, .slot = t->election->index, .term = t->term);
 }
 
 bool term_drain(struct election *e, struct wire *w)
@@ -342,7 +303,7 @@ bool term_drain(struct election *e, struct wire *w)
 	if (!wire_drain_get(w, &m) || m.reason >= LEASE_REASONS)
 		return false;
 	if (!t || t->term != m.term) { /* this worker has no such term */
-		send_drained(e, m.term);
+		script_tell(e->script, drained, .slot = e->index, .term = m.term);
 		return true;
 	}
 	if (t->draining || t->stopping)
@@ -350,7 +311,7 @@ bool term_drain(struct election *e, struct wire *w)
 	t->draining = true;
 	scope_drain(t->scope);
 	if (!election_push_hook(e, "on_stopping")) {
-		send_drained(e, m.term);
+		script_tell(e->script, drained, .slot = e->index, .term = m.term);
 		return true;
 	}
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
@@ -383,7 +344,7 @@ bool term_stop(struct election *e, struct wire *w)
 	if (!wire_stop_get(w, &m) || m.reason >= LEASE_REASONS)
 		return false;
 	if (!t || t->term != m.term) { /* this worker has no such term */
-		send_stopped(e, m.term);
+		script_tell(e->script, stopped, .slot = e->index, .term = m.term);
 		return true;
 	}
 	if (t->stopping) {

@@ -31,7 +31,7 @@ KEPT_MAX = 100_000  # lines of the log
 with open(os.path.join(ROOT, "runtime", "process", "wire_messages.h")) as f:
     TABLE = f.read()
 TYPES = {name: int(number) for number, name in re.findall(r"M\((\d+), (\w+), \w+\)", TABLE)}
-LAYOUTS = {  # name: ((u8, u32, u64, i64, str or list; field), ...)
+LAYOUTS = {  # name: ((u8, u32, u64, i64, str, cut or list; field), ...)
     name: tuple(re.findall(r"F\((\w+), (\w+)\)", fields))
     for name, fields in re.findall(r"#define WIRE_FIELDS_(\w+)\(F\)((?:.*\\\n)*.*)", TABLE)
 }
@@ -62,7 +62,7 @@ WORKS = (  # as enum page_work
 def pack_fields(layout: tuple[Any, ...], values: tuple[Any, ...]) -> bytes:
     out = []
     for (letters, _), value in zip(layout, values):
-        if letters == "str":
+        if letters in ("str", "cut"):
             raw = value.encode() + b"\0"
             out.append(struct.pack("=I", len(raw)) + raw)
         elif letters == "list":
@@ -80,7 +80,7 @@ def pack(kind: int, *values: Any) -> bytes:
 def unpack(data: Any) -> Any:
     kind, at, fields = struct.unpack_from("=I", data)[0], 4, {}
     for letters, name in FIELDS[kind]:
-        if letters == "str":
+        if letters in ("str", "cut"):
             size = struct.unpack_from("=I", data, at)[0]
             fields[name] = data[at + 4 : at + 3 + size].decode("utf-8", "replace")
             at += 4 + size

@@ -28,7 +28,7 @@ NAMES = {number: name.lower() for name, number in TYPES.items()}
 
 
 def whole(kind: int, **known: int) -> bytes:
-    empty: dict[str, Any] = {"u8": 0, "u32": 0, "u64": 0, "i64": 0, "str": "", "list": []}
+    empty: dict[str, Any] = {"u8": 0, "u32": 0, "u64": 0, "i64": 0, "str": "", "cut": "", "list": []}
     return pack(kind, *(known.get(name, empty[letters]) for letters, name in FIELDS[kind]))
 
 

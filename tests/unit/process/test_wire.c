@@ -184,6 +184,7 @@ static void fill(struct buf *list)
 #define VALUE_u64(name) UINT64_MAX - sizeof #name
 #define VALUE_i64(name) INT64_MIN + (int64_t)sizeof #name
 #define VALUE_str(name) "the field " #name
+#define VALUE_cut VALUE_str
 #define VALUE_list(name)                                                                       \
 	{                                                                                      \
 		.at = (unsigned char *)list.data, .end = (unsigned char *)list.data + list.len \
@@ -196,6 +197,7 @@ static void fill(struct buf *list)
 #define WHOLE_u64(name)
 #define WHOLE_i64(name)
 #define WHOLE_str(name)
+#define WHOLE_cut(name)
 #define WHOLE_list(name) good = good && list_whole(&v.name);
 #define WHOLE(type, name) WHOLE_##type(name)
 
