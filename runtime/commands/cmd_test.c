@@ -13,7 +13,7 @@ static int run_files(const struct options *o)
 	struct err err;
 
 	for (int i = 0; i < o->words; i++) {
-		int count = 0, bad = testing_run(o->word[i], &sim_ops, total + 1, &count, &err);
+		int count = 0, bad = testing_run(o->word[i], sim_fault, total + 1, &count, &err);
 		if (bad < 0) {
 			printf("not ok %d - %s can be run\n", ++total, o->word[i]);
 			fflush(stdout);

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "driver/driver_state.h"
+#include "script/bind.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -166,36 +167,22 @@ static void call_on_ended(void *arg, const struct outcome *o)
 
 /* ---- beginning ---- */
 
-static void set_text(lua_State *L, const char *name, const char *text)
-{
-	lua_pushstring(L, text ? text : "");
-	lua_setfield(L, -2, name);
-}
-
-static void set_flag(lua_State *L, const char *name, bool yes)
-{
-	lua_pushboolean(L, yes);
-	lua_setfield(L, -2, name);
-}
-
 /* The argument `op` of the file's functions. */
 static void push_op(lua_State *L, const struct driver_call *c)
 {
 	lua_newtable(L);
-	lua_pushnumber(L, (double)instant_until(c->by, clock_now()) / NSEC_PER_SEC);
-	lua_setfield(L, -2, "timeout");
+	bind_set_number(L, "timeout", (double)instant_until(c->by, clock_now()) / NSEC_PER_SEC);
 	if (!call_changes(c))
 		return;
-	set_text(L, "expected", c->expected);
+	bind_set_text(L, "expected", c->expected);
 	if (c->kind != DRIVER_WRITE)
 		return;
-	set_flag(L, "durable", c->flags & DRIVER_WRITE_DURABLE);
-	set_flag(L, "begins", c->flags & DRIVER_WRITE_BEGINS);
-	set_flag(L, "advice", c->flags & DRIVER_WRITE_ADVICE);
-	set_flag(L, "own", c->flags & DRIVER_WRITE_OWN);
-	set_text(L, "waited_out", c->waited_out);
-	lua_pushinteger(L, c->floor);
-	lua_setfield(L, -2, "floor");
+	bind_set_flag(L, "durable", c->flags & DRIVER_WRITE_DURABLE);
+	bind_set_flag(L, "begins", c->flags & DRIVER_WRITE_BEGINS);
+	bind_set_flag(L, "advice", c->flags & DRIVER_WRITE_ADVICE);
+	bind_set_flag(L, "own", c->flags & DRIVER_WRITE_OWN);
+	bind_set_text(L, "waited_out", c->waited_out);
+	bind_set_integer(L, "floor", c->floor);
 }
 
 static void call_start(struct driver_call *c)

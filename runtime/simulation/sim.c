@@ -118,10 +118,8 @@ static bool sim_step(struct sim *s, double until)
 	return true;
 }
 
-static int sim_run(void *world, double until, bool one, struct err *err)
+int sim_run(struct sim *s, double until, bool one, struct err *err)
 {
-	struct sim *s = world;
-
 	if (s->current)
 		return err_set(err, ERR_USAGE, "time cannot be moved from inside a stub");
 	while (!s->failed && sim_step(s, until + BEGIN_S) && !one)
@@ -132,9 +130,9 @@ static int sim_run(void *world, double until, bool one, struct err *err)
 	return -1;
 }
 
-static double sim_now(void *world)
+double sim_now(const struct sim *s)
 {
-	return ((struct sim *)world)->now - BEGIN_S;
+	return s->now - BEGIN_S;
 }
 
 /* ---- faults ---- */
@@ -275,10 +273,8 @@ static int sim_unknown_election(const struct sim *s, const char *name, struct er
 	return -1;
 }
 
-static const char *sim_election_url(void *world, const char *name, struct err *err)
+const char *sim_election_url(const struct sim *s, const char *name, struct err *err)
 {
-	const struct sim *s = world;
-
 	if (!s->election_count)
 		return "";
 	if (!name)
@@ -293,60 +289,34 @@ static const char *sim_election_url(void *world, const char *name, struct err *e
 	return NULL;
 }
 
-static void record_delete(struct sim_store *s, const char *url)
+/* What happens to the record of an election, or to the next record beside it. 1: that is none of these. */
+static int sim_hurt_record(struct sim *s, const char *what, const char *election, struct err *err)
 {
-	sim_store_delete(s, url);
-}
+	static const char *const whats[] = { "delete_record", "delete_next", "deny_next", "allow_next" };
+	enum { DELETE_RECORD, DELETE_NEXT, DENY_NEXT, WHATS = 4 };
+	int i = 0;
 
-static void next_delete(struct sim_store *s, const char *url)
-{
-	sim_store_delete_next(s, url);
-}
-
-static void next_deny(struct sim_store *s, const char *url)
-{
-	sim_store_deny_next(s, url, true);
-}
-
-static void next_allow(struct sim_store *s, const char *url)
-{
-	sim_store_deny_next(s, url, false);
-}
-
-static const struct record_fault {
-	const char *what;
-	void (*record)(struct sim_store *s, const char *url);
-} record_faults[] = {
-	{ "delete_record", record_delete },
-	{ "delete_next", next_delete },
-	{ "deny_next", next_deny },
-	{ "allow_next", next_allow },
-};
-
-static const struct record_fault *find_record_fault(const char *what)
-{
-	for (size_t i = 0; i < sizeof record_faults / sizeof *record_faults; i++)
-		if (strcmp(what, record_faults[i].what) == 0)
-			return &record_faults[i];
-	return NULL;
-}
-
-static int sim_hurt_record(struct sim *s, const struct record_fault *f, const char *election, struct err *err)
-{
+	while (i < WHATS && strcmp(what, whats[i]) != 0)
+		i++;
+	if (i == WHATS)
+		return 1;
 	const char *url = sim_election_url(s, election, err);
-
-	if (url)
-		f->record(s->store, url);
-	return url ? 0 : -1;
+	if (!url)
+		return -1;
+	if (i <= DELETE_NEXT)
+		sim_store_delete(s->store, url, i == DELETE_NEXT);
+	else
+		sim_store_deny_next(s->store, url, i == DENY_NEXT);
+	return 0;
 }
 
 static int sim_carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
 {
 	struct sim_node *n = name ? sim_find(s, name) : NULL;
-	const struct record_fault *of_record = find_record_fault(what);
+	int hurt = sim_hurt_record(s, what, name, err);
 
-	if (of_record)
-		return sim_hurt_record(s, of_record, name, err);
+	if (hurt <= 0)
+		return hurt;
 	if (strcmp(what, "latency") == 0)
 		sim_store_latency(s->store, number);
 	else if (strcmp(what, "loss") == 0)
@@ -367,10 +337,8 @@ static int sim_carry_out(struct sim *s, const char *what, const char *name, doub
 	return 0;
 }
 
-static int sim_fault(void *world, const char *what, const char *node, double number, struct err *err)
+int sim_fault(struct sim *s, const char *what, const char *node, double number, struct err *err)
 {
-	struct sim *s = world;
-
 	if (!s->current) {
 		if (sim_carry_out(s, what, node, number, err) < 0)
 			return -1;
@@ -389,27 +357,24 @@ static int sim_fault(void *world, const char *what, const char *node, double num
 
 /* ---- looking ---- */
 
-static const char *sim_leader(void *world, const char *url)
+const char *sim_leader(const struct sim *s, const char *url)
 {
-	struct sim *s = world;
-
 	for (uint32_t i = 0; i < s->count; i++)
 		if (sim_node_leads(s->nodes[i], url))
 			return s->nodes[i]->name;
 	return NULL;
 }
 
-static int sim_leads(void *world, const char *node, struct err *err)
+int sim_leads(const struct sim *s, const char *node, struct err *err)
 {
-	struct sim_node *n = sim_find(world, node);
+	const struct sim_node *n = sim_find(s, node);
 
-	return n ? sim_node_leads(n, NULL) : sim_unknown_node(world, node, err);
+	return n ? sim_node_leads(n, NULL) : sim_unknown_node(s, node, err);
 }
 
 /* As the leader publishes it. While nobody leads: who thinks that it comes next. */
-static const char *sim_next(void *world, const char *url)
+const char *sim_next(const struct sim *s, const char *url)
 {
-	const struct sim *s = world;
 	const char *next = NULL;
 
 	for (uint32_t i = 0; i < s->count; i++) {
@@ -423,10 +388,8 @@ static const char *sim_next(void *world, const char *url)
 	return next;
 }
 
-static int sim_hand_over(void *world, const char *url, const char *to, double timeout, struct err *err)
+int sim_hand_over(struct sim *s, const char *url, const char *to, double timeout, struct err *err)
 {
-	struct sim *s = world;
-
 	s->handover = (struct sim_handover){ .of = NULL };
 	if (s->current)
 		return err_set(err, ERR_USAGE, "time cannot be moved from inside a stub");
@@ -445,16 +408,13 @@ static int sim_hand_over(void *world, const char *url, const char *to, double ti
 	return 0;
 }
 
-static const char *sim_not_handed_over(void *world)
+const char *sim_not_handed_over(const struct sim *s)
 {
-	const struct sim *s = world;
-
 	return s->handover.refused.code ? s->handover.refused.text : NULL;
 }
 
-static bool sim_metric(void *world, const char *name, const char *labels, const char *node, double *value)
+bool sim_metric(const struct sim *s, const char *name, const char *labels, const char *node, double *value)
 {
-	const struct sim *s = world;
 	bool found = false;
 
 	*value = 0;
@@ -471,16 +431,16 @@ static bool sim_metric(void *world, const char *name, const char *labels, const 
 	return found;
 }
 
-static char *sim_record(void *world, const char *url)
+char *sim_record(const struct sim *s, const char *url)
 {
-	const struct record *r = sim_store_record(((struct sim *)world)->store, url);
+	const struct record *r = sim_store_record(s->store, url);
 
 	return r ? record_print(r) : NULL;
 }
 
-static bool sim_edit_checkpoint(void *world, const char *url, const char *json)
+bool sim_edit_checkpoint(struct sim *s, const char *url, const char *json)
 {
-	return sim_store_edit_checkpoint(((struct sim *)world)->store, url, json);
+	return sim_store_edit_checkpoint(s->store, url, json);
 }
 
 /* ---- the log ---- */
@@ -495,10 +455,8 @@ static void sim_on_log(void *arg, enum log_level level, const struct log_about *
 
 /* ---- beginning and end ---- */
 
-static void sim_close(void *world)
+void sim_close(struct sim *s)
 {
-	struct sim *s = world;
-
 	for (uint32_t i = 0; i < s->count; i++) {
 		struct sim_node *n = s->nodes[i];
 		if (n->up)
@@ -561,7 +519,7 @@ static int sim_begin(struct sim *s, struct err *err)
 	return s->failed ? -1 : 0;
 }
 
-static void *sim_open(const struct testing_setup *setup, struct err *err)
+struct sim *sim_open(const struct testing_setup *setup, struct err *err)
 {
 	struct sim *s = mem_zero(sizeof *s);
 
@@ -581,20 +539,3 @@ static void *sim_open(const struct testing_setup *setup, struct err *err)
 	sim_close(s);
 	return NULL;
 }
-
-const struct testing_ops sim_ops = {
-	.open = sim_open,
-	.close = sim_close,
-	.run = sim_run,
-	.fault = sim_fault,
-	.now = sim_now,
-	.election = sim_election_url,
-	.leader = sim_leader,
-	.leads = sim_leads,
-	.next = sim_next,
-	.hand_over = sim_hand_over,
-	.not_handed_over = sim_not_handed_over,
-	.metric = sim_metric,
-	.record = sim_record,
-	.edit_checkpoint = sim_edit_checkpoint,
-};

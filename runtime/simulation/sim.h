@@ -107,9 +107,33 @@ struct sim {
 	struct err err; /* failed: why */
 };
 
-/* sim.c */
-extern const struct testing_ops
-	sim_ops; /* for testing_run; one simulation at a time, since it takes over the process' clock and log */
+/* sim.c, for testing.c: what a test may do to it, and ask. One simulation at a time, since it takes over the process'
+ * clock and log. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err, where there is one.
+ * url: what sim_election_url has returned. */
+struct sim *sim_open(const struct testing_setup *setup, struct err *err);
+void sim_close(struct sim *s);
+int sim_run(struct sim *s, double until, bool one, struct err *err); /* one: the next event alone, if it is not later */
+int sim_fault(struct sim *s, const char *what, const char *node, double number, struct err *err);
+double sim_now(const struct sim *s);
+
+/* The lock's URL of the election with this name or lock; NULL means the first one. "": no script has said yet which
+ * elections it has. */
+const char *sim_election_url(const struct sim *s, const char *name, struct err *err);
+const char *sim_leader(const struct sim *s, const char *url);          /* node; NULL: nobody leads */
+int sim_leads(const struct sim *s, const char *node, struct err *err); /* 1, 0, or -1: there is no such node */
+const char *sim_next(const struct sim *s, const char *url);            /* as sim_leader: who comes next */
+
+/* Begins what `lunarch ctl handover` does. to: node; NULL: whoever comes next. -1: it makes no sense. */
+int sim_hand_over(struct sim *s, const char *url, const char *to, double timeout, struct err *err);
+const char *sim_not_handed_over(const struct sim *s); /* why that does not happen; NULL: nothing says so */
+
+/* The sum of this metric of the scripts' own over all nodes, or of one; labels as in its name on /metrics. false: nobody
+ * has set it. */
+bool sim_metric(const struct sim *s, const char *name, const char *labels, const char *node, double *value);
+char *sim_record(const struct sim *s, const char *url);                     /* JSON; the caller frees. NULL: absent */
+bool sim_edit_checkpoint(struct sim *s, const char *url, const char *json); /* false: there is no record */
+
+/* sim.c, for sim_node.c. */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
 /* Its code runs from now on, by its clock and in its environment; NULL: nobody's. */
 void sim_enter(struct sim *s, struct sim_node *n);

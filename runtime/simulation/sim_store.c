@@ -437,16 +437,17 @@ const struct record *sim_store_record(const struct sim_store *s, const char *url
 	return e && e->there ? &e->record : NULL;
 }
 
-bool sim_store_delete(struct sim_store *s, const char *url)
+void sim_store_delete(struct sim_store *s, const char *url, bool next)
 {
-	struct sim_entry *e = entry_of(s, url);
+	char *key = next ? next_key(url) : mem_dup(url);
+	struct sim_entry *e = entry_of(s, key);
 
+	free(key);
 	if (!e || !e->there)
-		return false;
+		return;
 	e->there = false;
 	record_clear(&e->record);
 	entry_notify(e);
-	return true;
 }
 
 void sim_store_deny_next(struct sim_store *s, const char *url, bool deny)
@@ -455,15 +456,6 @@ void sim_store_deny_next(struct sim_store *s, const char *url, bool deny)
 
 	entry_get(s, key)->denied = deny;
 	free(key);
-}
-
-bool sim_store_delete_next(struct sim_store *s, const char *url)
-{
-	char *key = next_key(url);
-	bool there = sim_store_delete(s, key);
-
-	free(key);
-	return there;
 }
 
 bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json)

@@ -32,11 +32,10 @@ struct lock *sim_store_open(struct sim_store *s, const char *url, const struct s
 const struct record *sim_store_record(const struct sim_store *s, const char *url);
 
 /* As an operator would do it. false: there is no record. */
-bool sim_store_delete(struct sim_store *s, const char *url);
+void sim_store_delete(struct sim_store *s, const char *url, bool next); /* next: the next record beside it */
 bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json);
 
 /* The next record beside the one of that URL. deny: nobody has the right to read or write it. */
 void sim_store_deny_next(struct sim_store *s, const char *url, bool deny);
-bool sim_store_delete_next(struct sim_store *s, const char *url);
 
 #endif

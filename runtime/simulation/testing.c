@@ -5,6 +5,7 @@
 #include "script/bind.h"
 #include "script/environment.h"
 #include "script/script.h"
+#include "simulation/sim.h"
 
 #include <lauxlib.h>
 #include <lualib.h>
@@ -19,8 +20,8 @@
 
 struct testing {
 	lua_State *L;
-	const struct testing_ops *ops;
-	void *world;
+	testing_fault *fault;
+	struct sim *world;
 	int events, answer; /* registry: the list of events; answer(kind, request), which finds the stub */
 };
 
@@ -76,29 +77,20 @@ static void value_copy(lua_State *from, int index, lua_State *to, int depth)
 
 /* ---- stubs ---- */
 
-static void set_text(lua_State *L, const char *name, const char *text)
-{
-	lua_pushstring(L, text);
-	lua_setfield(L, -2, name);
-}
-
 /* Who asks, and as what. The request is at the top of L. */
 static void add_circumstances(lua_State *L, const struct testing_node *n, lua_State *node)
 {
 	struct scope *scope = sched_scope(sched_of(node));
 
-	set_text(L, "node", n->name);
-	lua_pushnumber(L, n->testing->ops->now(n->testing->world));
-	lua_setfield(L, -2, "time");
-	lua_pushboolean(L, scope && scope->slot && page_leading(scope->slot, scope->term));
-	lua_setfield(L, -2, "leading");
+	bind_set_text(L, "node", n->name);
+	bind_set_number(L, "time", sim_now(n->testing->world));
+	bind_set_flag(L, "leading", scope && scope->slot && page_leading(scope->slot, scope->term));
 	if (!scope || !scope->marker)
 		return;
 	if (scope->marker->token) { /* who only comes next has none */
-		lua_pushinteger(L, scope->marker->token);
-		lua_setfield(L, -2, "token");
+		bind_set_integer(L, "token", scope->marker->token);
 	}
-	set_text(L, "lock", scope->marker->lock);
+	bind_set_text(L, "lock", scope->marker->lock);
 }
 
 int testing_stub(lua_State *node, void *arg)
@@ -139,19 +131,16 @@ void testing_event(struct testing *t, double at, const char *node, enum log_leve
 	luaL_checkstack(L, 6, "no room for an event");
 	lua_rawgeti(L, LUA_REGISTRYINDEX, t->events);
 	lua_createtable(L, 0, 8);
-	lua_pushnumber(L, at);
-	lua_setfield(L, -2, "time");
-	set_text(L, "node", node ? node : "");
-	set_text(L, "level", levels[level]);
-	set_text(L, "event", event);
-	set_text(L, "message", text);
+	bind_set_number(L, "time", at);
+	bind_set_text(L, "node", node ? node : "");
+	bind_set_text(L, "level", levels[level]);
+	bind_set_text(L, "event", event);
+	bind_set_text(L, "message", text);
 	if (about && about->lock)
-		set_text(L, "lock", about->lock);
+		bind_set_text(L, "lock", about->lock);
 	if (about && about->term) {
-		lua_pushinteger(L, (lua_Integer)about->term);
-		lua_setfield(L, -2, "term");
-		lua_pushinteger(L, about->token);
-		lua_setfield(L, -2, "token");
+		bind_set_integer(L, "term", (lua_Integer)about->term);
+		bind_set_integer(L, "token", about->token);
 	}
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	lua_pop(L, 1);
@@ -164,7 +153,7 @@ static struct testing *testing_of(lua_State *L)
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-static void *world_of(lua_State *L)
+static struct sim *world_of(lua_State *L)
 {
 	if (!testing_of(L)->world)
 		luaL_error(L, "this simulation is closed: each test opens its own with simulate { ... }");
@@ -214,9 +203,8 @@ static void read_machines(lua_State *L, int arg, int keep, struct testing_setup 
 	lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
 	for (uint32_t i = 0; i < setup->count; i++) {
 		lua_rawgeti(L, arg, (lua_Integer)i + 1);
-		lua_getfield(L, -1, "name");
-		machines[i].name = luaL_checkstring(L, -1);
-		lua_pop(L, 1); /* the table keeps it */
+		machines[i].name = bind_text(L, -1, "name");
+		luaL_argcheck(L, machines[i].name, arg, "each node has a name");
 		machines[i].args = texts_of_field(L, "args", keep);
 		machines[i].arguments = texts_of_field(L, "arguments", keep);
 		machines[i].env = texts_of_field(L, "env", keep);
@@ -244,7 +232,7 @@ static int world_open(lua_State *L)
 	}
 	read_machines(L, 2, keep, &setup);
 	t->world = NULL;
-	void *world = t->ops->open(&setup, &err);
+	struct sim *world = sim_open(&setup, &err);
 	if (!world)
 		return push_failure(L, &err);
 	t->world = world;
@@ -257,7 +245,7 @@ static int world_close(lua_State *L)
 	struct testing *t = testing_of(L);
 
 	if (t->world)
-		t->ops->close(t->world);
+		sim_close(t->world);
 	t->world = NULL;
 	return 0;
 }
@@ -266,7 +254,7 @@ static int world_run(lua_State *L)
 {
 	struct err err;
 
-	if (testing_of(L)->ops->run(world_of(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
+	if (sim_run(world_of(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
 		return push_failure(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -276,8 +264,8 @@ static int world_fault(lua_State *L)
 {
 	struct err err;
 
-	if (testing_of(L)->ops->fault(world_of(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL),
-	                              luaL_optnumber(L, 3, -1), &err) < 0)
+	if (testing_of(L)->fault(world_of(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL),
+	                         luaL_optnumber(L, 3, -1), &err) < 0)
 		return push_failure(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -285,14 +273,14 @@ static int world_fault(lua_State *L)
 
 static int world_now(lua_State *L)
 {
-	lua_pushnumber(L, testing_of(L)->ops->now(world_of(L)));
+	lua_pushnumber(L, sim_now(world_of(L)));
 	return 1;
 }
 
 /* The URL of the election that the first argument names; NULL comes with *err. */
 static const char *election_of(lua_State *L, struct err *err)
 {
-	return testing_of(L)->ops->election(world_of(L), luaL_optstring(L, 1, NULL), err);
+	return sim_election_url(world_of(L), luaL_optstring(L, 1, NULL), err);
 }
 
 static int world_leader(lua_State *L)
@@ -302,14 +290,14 @@ static int world_leader(lua_State *L)
 
 	if (!url)
 		return push_failure(L, &err);
-	lua_pushstring(L, testing_of(L)->ops->leader(world_of(L), url));
+	lua_pushstring(L, sim_leader(world_of(L), url));
 	return 1;
 }
 
 static int world_leads(lua_State *L)
 {
 	struct err err;
-	int leads = testing_of(L)->ops->leads(world_of(L), luaL_checkstring(L, 1), &err);
+	int leads = sim_leads(world_of(L), luaL_checkstring(L, 1), &err);
 
 	if (leads < 0)
 		return push_failure(L, &err);
@@ -324,7 +312,7 @@ static int world_next(lua_State *L)
 
 	if (!url)
 		return push_failure(L, &err);
-	lua_pushstring(L, testing_of(L)->ops->next(world_of(L), url));
+	lua_pushstring(L, sim_next(world_of(L), url));
 	return 1;
 }
 
@@ -334,8 +322,7 @@ static int world_hand_over(lua_State *L)
 	struct err err;
 	const char *url = election_of(L, &err);
 
-	if (!url || testing_of(L)->ops->hand_over(world_of(L), url, luaL_optstring(L, 2, NULL), luaL_checknumber(L, 3),
-	                                          &err) < 0)
+	if (!url || sim_hand_over(world_of(L), url, luaL_optstring(L, 2, NULL), luaL_checknumber(L, 3), &err) < 0)
 		return push_failure(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -344,15 +331,15 @@ static int world_hand_over(lua_State *L)
 /* -> why it does not happen, or nil */
 static int world_not_handed_over(lua_State *L)
 {
-	lua_pushstring(L, testing_of(L)->ops->not_handed_over(world_of(L)));
+	lua_pushstring(L, sim_not_handed_over(world_of(L)));
 	return 1;
 }
 
 static int world_metric(lua_State *L)
 {
 	double value;
-	bool found = testing_of(L)->ops->metric(world_of(L), luaL_checkstring(L, 1), luaL_checkstring(L, 2),
-	                                        luaL_optstring(L, 3, NULL), &value);
+	bool found = sim_metric(world_of(L), luaL_checkstring(L, 1), luaL_checkstring(L, 2), luaL_optstring(L, 3, NULL),
+	                        &value);
 
 	if (found)
 		lua_pushnumber(L, value);
@@ -368,7 +355,7 @@ static int world_record(lua_State *L)
 
 	if (!url)
 		return push_failure(L, &err);
-	char *text = testing_of(L)->ops->record(world_of(L), url);
+	char *text = sim_record(world_of(L), url);
 	lua_pushstring(L, text);
 	free(text);
 	return 1;
@@ -381,7 +368,7 @@ static int world_edit_checkpoint(lua_State *L)
 
 	if (!url)
 		return push_failure(L, &err);
-	lua_pushboolean(L, testing_of(L)->ops->edit_checkpoint(world_of(L), url, luaL_checkstring(L, 2)));
+	lua_pushboolean(L, sim_edit_checkpoint(world_of(L), url, luaL_checkstring(L, 2)));
 	return 1;
 }
 
@@ -471,9 +458,9 @@ static int new_reference(lua_State *L)
 	return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-int testing_run(const char *path, const struct testing_ops *ops, int first, int *count, struct err *err)
+int testing_run(const char *path, testing_fault *fault, int first, int *count, struct err *err)
 {
-	struct testing t = { .L = luaL_newstate(), .ops = ops };
+	struct testing t = { .L = luaL_newstate(), .fault = fault };
 	int bad = -1;
 
 	if (!t.L)
@@ -501,7 +488,7 @@ int testing_run(const char *path, const struct testing_ops *ops, int first, int 
 	bad = (int)lua_tointeger(t.L, -1);
 out:
 	if (t.world)
-		ops->close(t.world);
+		sim_close(t.world);
 	limit(0);
 	lua_close(t.L);
 	return bad;

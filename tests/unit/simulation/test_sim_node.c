@@ -51,13 +51,12 @@ static void put_unknown(struct buf *m)
 
 static const struct nonsense nonsense[] = { WIRE_MESSAGES(ROW){ "of no known type", put_unknown } };
 
-static int put_nonsense(void *world, const char *what, const char *name, double number, struct err *err)
+static int put_nonsense(struct sim *s, const char *what, const char *name, double number, struct err *err)
 {
-	struct sim *s = world;
 	struct buf m = { 0 };
 
 	if (strcmp(what, "clock") != 0)
-		return sim_ops.fault(world, what, name, number, err);
+		return sim_fault(s, what, name, number, err);
 	nonsense[(int)number - 1].put(&m);
 	struct sim_message *message = mem_zero(sizeof *message + m.len);
 	message->len = m.len;
@@ -85,12 +84,10 @@ static char *put_file(const char *directory, const char *name, const char *text)
 int main(void)
 {
 	char directory[] = "/tmp/lunarch-test-XXXXXX";
-	struct testing_ops ops = sim_ops;
 	struct buf text = { 0 };
 	struct err err;
 	int count = 0;
 
-	ops.fault = put_nonsense;
 	buf_adds(&text, "local names = {");
 	for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++)
 		buf_printf(&text, " '%s',", nonsense[i].name);
@@ -100,7 +97,7 @@ int main(void)
 		return 1;
 	char *script_path = put_file(directory, "script.lua", script);
 	char *tests_path = put_file(directory, "some_test.lua", text.data);
-	int failed = testing_run(tests_path, &ops, 1, &count, &err);
+	int failed = testing_run(tests_path, put_nonsense, 1, &count, &err);
 	if (failed < 0)
 		printf("# %s\n", err.text);
 	tap_count = count;
