@@ -1,6 +1,6 @@
-/* What goes wrong between elector, driver and store, on demand: a tap (driver_link.h) that passes on what the two ends
- * of a driver's socket say, but for the fault that is asked for. Not for elections: nothing but the whole examination
- * of a lock file (doctor --full) has one. Used by store_full.h. */
+/* Makes things go wrong between elector, driver and store, when it is asked to: it sits between the two ends of a
+ * driver's socket (a tap, driver_link.h), and passes on all that they say but for the fault that was asked for. Not
+ * for elections: only the whole examination of a lock file (doctor --full) has one. Used by store_full.c. */
 #ifndef LUNARCH_DRIVER_FAULTS_H
 #define LUNARCH_DRIVER_FAULTS_H
 

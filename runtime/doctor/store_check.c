@@ -15,10 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REMOVE_TRIES 3
-
-/* There is nothing to remove yet. What may not be removed is found out later; here counts whether the lock can at all.
- */
+/* There is nothing to remove yet. What may not be removed is found out later; here counts whether the lock can at
+ * all. */
 static bool store_check_can_remove(const struct store_trial *x, struct lock_client *s)
 {
 	struct version nothing = x->at;
@@ -122,29 +120,6 @@ static void store_check_compare_hosts(struct store_trial *x)
 			here, others);
 	else if (same > 1)
 		store_trial_find(x, "endpoints", STORE_GOOD, "%d of them are of one store, %s", same, here);
-}
-
-static void store_check_clean_up(struct store_trial *x)
-{
-	struct lock_client *s = &x->client[0];
-
-	x->cleaning = true;
-	if (!x->removes) {
-		if (!x->left_told && lock_client_read(s) != LOCK_ABSENT)
-			store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
-		return;
-	}
-	for (int tries = 0; tries < REMOVE_TRIES; tries++) {
-		enum lock_outcome o = lock_client_read(s);
-		x->at = s->result.version;
-		if (o == LOCK_ABSENT) {
-			lock_client_remove(s, &x->at); /* what may be beside it */
-			return;
-		}
-		if (o == LOCK_OK && lock_client_remove(s, &x->at) == LOCK_OK)
-			return;
-	}
-	store_trial_find(x, "clean", STORE_NOTE, "%s stays behind, remove it: %s", s->lock->url, s->result.err.text);
 }
 
 static char *scratch_url(const char *url, const struct lock *l)
@@ -253,7 +228,7 @@ static void store_check_all(struct store_trial *x, bool full)
 		store_full_run(x);
 	if (!x->report->signal)
 		prove_and_measure(x);
-	store_check_clean_up(x);
+	store_trial_remove(x, &x->client[0]);
 	store_check_heed_signals(x, false);
 }
 

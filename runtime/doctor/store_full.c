@@ -91,6 +91,22 @@ void full_fill(struct full *f, struct lock_client *s)
 	memcpy(f->write, s->record.write, sizeof f->write);
 }
 
+void full_start(struct full *f, nsec within)
+{
+	full_fill(f, f->a);
+	f->a->within = within;
+	lock_client_start_write(f->a, &f->at, true);
+	f->a->within = 0; /* of those that follow */
+}
+
+void full_linger(struct full *f, nsec at_most)
+{
+	struct instant until = instant_add(clock_now(), at_most);
+
+	while (f->a->busy && !instant_passed(until, clock_now()))
+		ev_run(f->x->loop, EVRUN_NOWAIT);
+}
+
 static struct lock_client *full_other(const struct full *f, const struct lock_client *s)
 {
 	return s == f->a ? f->b : f->a;

@@ -140,19 +140,6 @@ void full_foreign(struct full *f)
 
 /* ---- answers and requests ---- */
 
-static enum lock_outcome faulty_write(struct full *f, enum driver_fault fault, nsec within)
-{
-	struct version expected = f->at;
-
-	full_fill(f, f->a);
-	f->a->within = within;
-	driver_fault_next(f->x->faults[0], fault, LATE_MS);
-	lock_client_start_write(f->a, &expected, true);
-	enum lock_outcome o = lock_client_wait(f->a);
-	f->a->within = 0;
-	return o;
-}
-
 static const struct full_fault {
 	enum driver_fault fault;
 	nsec within;
@@ -168,7 +155,9 @@ static const struct full_fault {
 
 static bool fault_once(struct full *f, const struct full_fault *fault)
 {
-	faulty_write(f, fault->fault, fault->within);
+	driver_fault_next(f->x->faults[0], fault->fault, LATE_MS);
+	full_start(f, fault->within);
+	lock_client_wait(f->a);
 	return full_true(f, f->a) && full_works_again(f, f->a, fault->after);
 }
 
@@ -195,13 +184,8 @@ void full_faults(struct full *f)
 
 static bool kill_once(struct full *f, nsec after)
 {
-	struct version expected = f->at;
-	struct instant until = instant_add(clock_now(), after);
-
-	full_fill(f, f->a);
-	lock_client_start_write(f->a, &expected, true);
-	while (f->a->busy && !instant_passed(until, clock_now()))
-		ev_run(f->x->loop, EVRUN_NOWAIT);
+	full_start(f, 0);
+	full_linger(f, after);
 	driver_fault_signal(f->x->faults[0], SIGKILL);
 	lock_client_wait(f->a);
 	return full_true(f, f->a) && full_works_again(f, f->a, "after its process was killed in the middle of a write");
@@ -224,14 +208,9 @@ void full_killed(struct full *f)
 /* It is stopped; a write ends at its deadline all the same. on: it goes on before it is replaced. */
 static bool stop_once(struct full *f, bool on)
 {
-	struct version expected = f->at;
-
-	full_fill(f, f->a);
 	driver_fault_signal(f->x->faults[0], SIGSTOP);
-	f->a->within = SHORT;
-	lock_client_start_write(f->a, &expected, true);
+	full_start(f, SHORT);
 	lock_client_wait(f->a);
-	f->a->within = 0;
 	if (on)
 		driver_fault_signal(f->x->faults[0], SIGCONT);
 	return full_true(f, f->a) && full_works_again(f, f->a, "after its process stood still");

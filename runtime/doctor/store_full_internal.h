@@ -1,5 +1,6 @@
-/* What the cases of the whole examination share: two clients, each with an env (and so a driver) of its own, that are
- * at a key which is the case's alone. */
+/* What the cases of the whole examination (doctor --full) share: two clients, each with an env of its own (and so a
+ * driver of its own), at a key that is the case's alone, and how a case tells what it has found. Not the cases:
+ * store_full_*.c. Used by these files alone. */
 #ifndef LUNARCH_STORE_FULL_INTERNAL_H
 #define LUNARCH_STORE_FULL_INTERNAL_H
 
@@ -75,14 +76,17 @@ bool full_sees(struct full *f, struct lock_client *s, const char *what);
 /* Puts a record into s: with a write name of its own, that is in f->write then. */
 void full_fill(struct full *f, struct lock_client *s);
 
+/* a begins a write of a new record over f->at, which it has so long for; 0: as long as ever. */
+void full_start(struct full *f, nsec within);
+void full_linger(struct full *f, nsec at_most); /* until that is answered, but no longer */
+
 /* s wrote f->write, and was told the outcome in s->result: whether the store says the same, as the other one reads it.
  * Tells if it does not. f->at is what is there. */
 bool full_true(struct full *f, const struct lock_client *s);
 
-/* A key beside the scratch record's. The caller frees. */
 /* s is at the lock of this URL from now on. */
 int full_turn_to(struct full *f, struct lock_client *s, const char *url, struct err *err);
-char *full_url(const struct full *f, const char *more);
+char *full_url(const struct full *f, const char *more); /* a key beside the scratch record's; the caller frees */
 /* Removes what is at the lock of s; notes what cannot be removed. */
 void full_clean(struct full *f, struct lock_client *s);
 

@@ -10,22 +10,6 @@
 #define MOST (15 * NSEC_PER_SEC)
 #define WITHIN (10 * NSEC_PER_SEC)
 
-/* The envs take turns. */
-static bool race_open(struct full *f, struct store_race *r, const char *url)
-{
-	struct err err;
-
-	for (; r->count < STORE_RACERS; r->count++) {
-		struct lock_client *s = &f->x->client[r->count % STORE_WRITERS];
-		if (store_race_enter(&r->racer[r->count], &s->env, url, &err) == 0)
-			continue;
-		r->count++;
-		full_tell(f, STORE_UNSURE, "%d writers cannot be opened: %s", STORE_RACERS, err.text);
-		return false;
-	}
-	return true;
-}
-
 /* false: what was told of this round is wrong, or nobody can say. */
 static bool race_round(struct full *f, struct store_race *r)
 {
@@ -33,10 +17,8 @@ static bool race_round(struct full *f, struct store_race *r)
 
 	store_race_run(r, f->x->loop, 0, r->count, WITHIN);
 	enum store_verdict v = store_race_judge(r, f->a, &why);
-	if (v == STORE_UNFIT)
-		full_tell(f, STORE_UNFIT, "%s", why.text);
-	else if (v == STORE_UNSURE)
-		full_tell(f, STORE_UNSURE, "%s", why.text);
+	if (v != STORE_GOOD)
+		full_tell(f, v, "%s", why.text);
 	return v == STORE_GOOD;
 }
 
@@ -44,8 +26,12 @@ void full_race(struct full *f)
 {
 	struct store_race *r = mem_zero(sizeof *r);
 	char *url = full_url(f, "-racers");
+	struct err err;
+	bool good = store_trial_race(f->x, r, STORE_RACERS, url, &err) == 0;
 
-	bool good = race_open(f, r, url) && full_reads(f, f->a, "a read", LOCK_ABSENT);
+	if (!good)
+		full_tell(f, STORE_UNSURE, "%d writers cannot be opened: %s", STORE_RACERS, err.text);
+	good = good && full_reads(f, f->a, "a read", LOCK_ABSENT);
 	r->at = f->at;
 	struct instant since = clock_now();
 	while (good && r->rounds < ROUNDS && (r->rounds < 3 || full_goes_on(f, since, MOST)) && !f->x->report->signal)

@@ -57,13 +57,8 @@ static bool deadline_is_met(struct full *f, nsec within)
 
 static bool deadline_once(struct full *f, nsec within, int *cut)
 {
-	struct version expected = f->at;
-
-	f->a->within = within ? within : 1;
-	full_fill(f, f->a);
-	lock_client_start_write(f->a, &expected, true);
+	full_start(f, within ? within : 1);
 	*cut += lock_client_wait(f->a) != LOCK_OK;
-	f->a->within = 0;
 	return deadline_is_met(f, within) && stays_true(f);
 }
 
@@ -95,11 +90,8 @@ void full_deadlines(struct full *f)
 /* One operation ends at its deadline; then another, which has time, is answered at once by whoever waits properly. */
 static nsec held_up(struct full *f)
 {
-	full_fill(f, f->a);
-	f->a->within = HELD_WITHIN;
-	lock_client_start_write(f->a, &f->at, true);
+	full_start(f, HELD_WITHIN);
 	lock_client_wait(f->a);
-	f->a->within = 0;
 	enum lock_outcome o = lock_client_read(f->a);
 	if (o == LOCK_OK)
 		f->at = f->a->result.version;
@@ -130,13 +122,8 @@ void full_held_up(struct full *f)
 
 static bool cancel_once(struct full *f, nsec after)
 {
-	struct version expected = f->at;
-	struct instant until = instant_add(clock_now(), after);
-
-	full_fill(f, f->a);
-	lock_client_start_write(f->a, &expected, true);
-	while (f->a->busy && !instant_passed(until, clock_now()))
-		ev_run(f->x->loop, EVRUN_NOWAIT);
+	full_start(f, 0);
+	full_linger(f, after);
 	lock_client_cancel(f->a);
 	if (f->a->busy) {
 		full_tell(f, STORE_UNFIT, "an operation that was cancelled has not ended");

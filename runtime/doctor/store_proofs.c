@@ -50,16 +50,6 @@ static bool race_round(struct store_trial *x, struct store_race *r, struct err *
 	return true;
 }
 
-static int race_enter(struct store_trial *x, struct store_race *r, struct err *err)
-{
-	while (r->count < STORE_WRITERS) {
-		struct lock_env *env = &x->client[r->count].env;
-		if (store_race_enter(&r->racer[r->count++], env, x->scratch, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 /* false: nothing can be proved. */
 static bool race_tell(struct store_trial *x, const struct store_race *r, const struct err *why)
 {
@@ -82,7 +72,7 @@ bool store_prove_race(struct store_trial *x)
 	struct store_race *r = mem_zero(sizeof *r);
 	struct instant since = clock_now();
 	struct err why = { 0 };
-	bool good = race_enter(x, r, &why) == 0;
+	bool good = store_trial_race(x, r, STORE_WRITERS, x->scratch, &why) == 0;
 
 	if (!good)
 		store_trial_find(x, "race", STORE_UNFIT, "%d writers cannot be opened: %s", STORE_WRITERS, why.text);
@@ -202,24 +192,6 @@ static const char *next_try(struct lock_client *s, const char **done)
 	return nomination_is(&s->record) && strcmp(s->record.write, write) == 0 ? NULL : "it is not what was written";
 }
 
-/* Once more if somebody's late write is in the way. */
-static void next_remove(struct store_trial *x, struct lock_client *s)
-{
-	if (!x->removes && x->left_told)
-		return;
-	if (!x->removes) {
-		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
-		return;
-	}
-	for (int tries = 0; tries < 2; tries++) {
-		enum lock_outcome o = lock_client_read(s);
-		struct version at = s->result.version;
-		if (o == LOCK_ABSENT || (o == LOCK_OK && lock_client_remove(s, &at) == LOCK_OK))
-			return;
-	}
-	store_trial_find(x, "clean", STORE_NOTE, "%s stays behind, remove it: %s", s->lock->url, store_trial_why(s));
-}
-
 #define NEXT_COST                                                                                         \
 	"Elections work without it, but nobody is told who comes next, nobody prepares for it, and at a " \
 	"handover all standbys compete. The rights it needs are in docs/locks.md"
@@ -245,9 +217,7 @@ void store_try_next(struct store_trial *x, const char *url)
 	else
 		store_trial_find(x, "next", STORE_GOOD, "the record of who comes next is kept beside it: %s",
 		                 s->lock->url);
-	x->cleaning = true;
-	next_remove(x, s);
-	x->cleaning = false;
+	store_trial_remove(x, s);
 	s->lock->ops->close(s->lock);
 	s->lock = own;
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "doctor/store_race.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #define SETTLE_TRIES 40
 #define PART (8 * NSEC_PER_SEC)
 #define ENOUGH 3
+#define REMOVE_TRIES 3
 #define WATCH_MOST (3 * NSEC_PER_SEC)
 
 void store_trial_find(struct store_trial *x, const char *name, enum store_verdict verdict, const char *fmt, ...)
@@ -95,4 +97,34 @@ bool store_trial_watch(const struct store_trial *x, struct lock_client *s)
 const char *store_trial_why(const struct lock_client *s)
 {
 	return *s->result.err.text ? s->result.err.text : lock_outcome_name(s->result.outcome);
+}
+
+void store_trial_remove(struct store_trial *x, struct lock_client *s)
+{
+	x->cleaning = true;
+	for (int tries = 0; x->removes && tries < REMOVE_TRIES; tries++) {
+		enum lock_outcome o = lock_client_read(s);
+		struct version at = s->result.version;
+		if (o == LOCK_ABSENT)
+			lock_client_remove(s, &at); /* what may be beside it */
+		if (o == LOCK_ABSENT || (o == LOCK_OK && lock_client_remove(s, &at) == LOCK_OK))
+			goto out;
+	}
+	if (x->removes)
+		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind, remove it: %s", s->lock->url,
+		                 store_trial_why(s));
+	else if (!x->left_told && lock_client_read(s) != LOCK_ABSENT)
+		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
+out:
+	x->cleaning = false;
+}
+
+int store_trial_race(struct store_trial *x, struct store_race *r, int count, const char *url, struct err *err)
+{
+	while (r->count < count) {
+		struct lock_env *env = &x->client[r->count % STORE_WRITERS].env;
+		if (store_race_enter(&r->racer[r->count++], env, url, err) < 0)
+			return -1;
+	}
+	return 0;
 }

@@ -49,6 +49,14 @@ bool store_trial_goes_on(const struct store_trial *x, struct instant since, int 
 /* s is told of changes from now on. A lock in Lua says so some time after it was asked. false: it is not. Blocks. */
 bool store_trial_watch(const struct store_trial *x, struct lock_client *s);
 
+/* Removes what is at the lock of s, or tells that it stays. */
+void store_trial_remove(struct store_trial *x, struct lock_client *s);
+
+/* So many writers enter the race at this URL; the connections of x take turns. -1 with *err. store_race_leave all the
+ * same. */
+struct store_race;
+int store_trial_race(struct store_trial *x, struct store_race *r, int count, const char *url, struct err *err);
+
 const char *store_trial_why(const struct lock_client *s); /* its last operation was not done */
 
 #endif

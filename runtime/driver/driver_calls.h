@@ -1,7 +1,6 @@
 /* The operations of the lock: each is a task that calls one function of the lock file, ends at its deadline, and is
- * answered exactly once.
- * Not the end of an operation, which is the elector's: it needs no answer for that.
- * Used by the driver. */
+ * answered exactly once. The elector does not wait for that answer longer than the operation may take: its end of the
+ * socket (locks/driver) sees to it. Used by the driver. */
 #ifndef LUNARCH_DRIVER_CALLS_H
 #define LUNARCH_DRIVER_CALLS_H
 

@@ -98,17 +98,15 @@ static int host_read_file(lua_State *L)
 	return failed ? sched_raise(L, err.text) : 1;
 }
 
-/* cut() -> what becomes of the answer to the request that is sent next: "lost", "again"; nothing: it is for who asked
- */
+/* cut() -> what becomes of the answer to the request that is sent next: "lost", "again"; nothing: it is for who
+ * asked */
 static int host_cut(lua_State *L)
 {
 	struct driver *d = driver_of(L);
-	struct buf m = { 0 };
 
 	if (d->lose.left == 0 || --d->lose.left > 0)
 		return 0;
-	driver_lost_put(&m, &(struct driver_lost){ .id = d->lose.id });
-	driver_send(d, &m);
+	driver_tell(d, lost, .id = d->lose.id);
 	lua_pushstring(L, d->lose.again ? "again" : "lost");
 	return 1;
 }
@@ -156,11 +154,9 @@ void driver_fini(struct driver *d)
 
 static void driver_opened(struct driver *d, bool ok, enum err_code code, const char *text, uint8_t can)
 {
-	struct buf m = { 0 };
 	char *hidden = driver_text(d, text);
 
-	driver_opened_put(&m, &(struct driver_opened){ .ok = ok, .code = (uint32_t)code, .text = hidden, .can = can });
-	driver_send(d, &m);
+	driver_tell(d, opened, .ok = ok, .code = (uint32_t)code, .text = hidden, .can = can);
 	free(hidden);
 	d->leaving = !ok; /* the elector tries again with another process, as long as that can help */
 }
@@ -233,12 +229,10 @@ static bool on_watch(struct driver *d, struct wire *w)
 static bool on_ping(struct driver *d, struct wire *w)
 {
 	struct driver_ping m;
-	struct buf out = { 0 };
 
 	if (!driver_ping_get(w, &m))
 		return false;
-	driver_pong_put(&out, &(struct driver_pong){ .number = m.number });
-	driver_send(d, &out);
+	driver_tell(d, pong, .number = m.number);
 	return true;
 }
 

@@ -50,6 +50,14 @@ bool driver_message(struct driver *d, const void *bytes, size_t len);
 
 void driver_send(struct driver *d, struct buf *message); /* sends it and empties it */
 
+/* Sends the message of that name (driver_messages.h) with these fields. */
+#define driver_tell(d, name, ...)                                                   \
+	do {                                                                        \
+		struct buf told = { 0 };                                            \
+		driver_##name##_put(&told, &(struct driver_##name){ __VA_ARGS__ }); \
+		driver_send(d, &told);                                              \
+	} while (0)
+
 /* Pushes a function of driver.lua. [-0, +1, m] */
 void driver_push(struct driver *d, const char *function);
 

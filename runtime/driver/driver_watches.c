@@ -38,11 +38,9 @@ static void watch_free(struct driver_notices *w)
 
 static void say_watching(const struct driver_notices *w)
 {
-	struct buf m = { 0 };
 	char *why = driver_text(w->driver, w->why && !w->yes ? w->why : "");
 
-	driver_watching_put(&m, &(struct driver_watching){ .key = w->key, .yes = w->yes, .why = why });
-	driver_send(w->driver, &m);
+	driver_tell(w->driver, watching, .key = w->key, .yes = w->yes, .why = why);
 	free(why);
 }
 
@@ -60,7 +58,6 @@ static int watch_on_changed(lua_State *L)
 {
 	struct driver *d = lua_touserdata(L, lua_upvalueindex(1));
 	struct driver_notices *w = watch_find(d, NULL, (uint64_t)lua_tointeger(L, lua_upvalueindex(2)));
-	struct buf m = { 0 };
 
 	if (!w || !w->task || !w->wanted)
 		return 0;
@@ -69,8 +66,7 @@ static int watch_on_changed(lua_State *L)
 		say_watching(w);
 		return 0;
 	}
-	driver_changed_put(&m, &(struct driver_changed){ .key = w->key });
-	driver_send(d, &m);
+	driver_tell(d, changed, .key = w->key);
 	return 0;
 }
 
