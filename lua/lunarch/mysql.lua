@@ -60,7 +60,12 @@ local function skip(text, at, first, plain_backslash)
 	end
 end
 
-local function literal(json, hex, value, where, i)
+local HEX <const> = {} -- byte -> its two digits
+for byte = 0, 255 do
+	HEX[string.char(byte)] = ("%02x"):format(byte)
+end
+
+local function literal(json, value, where, i)
 	local kind = type(value)
 	if value == nil or value == json.null then
 		return "NULL"
@@ -78,11 +83,11 @@ local function literal(json, hex, value, where, i)
 	elseif kind ~= "string" then
 		error(("%s: value %d: expected a text, a number, a boolean, a table (as JSON) or nil, found a %s"):format(where, i, kind), 0)
 	end
-	return (utf8.len(value) and "_utf8mb4 x'" or "x'") .. hex(value) .. "'"
+	return (utf8.len(value) and "_utf8mb4 x'" or "x'") .. value:gsub(".", HEX) .. "'"
 end
 
 -- The statement with its values in place of the question marks.
-local function complete(json, hex, where, text, values, plain_backslash)
+local function complete(json, where, text, values, plain_backslash)
 	local parts, from, at, n = {}, 1, 1, 0
 	while true do
 		at = text:find("[?'\"`#/-]", at)
@@ -94,7 +99,7 @@ local function complete(json, hex, where, text, values, plain_backslash)
 			n = n + 1
 			if n <= values.n then
 				parts[#parts + 1] = text:sub(from, at - 1)
-				parts[#parts + 1] = " " .. literal(json, hex, values[n], where, n) .. " "
+				parts[#parts + 1] = " " .. literal(json, values[n], where, n) .. " "
 			end
 			at = at + 1
 			from = at
@@ -188,7 +193,7 @@ return function(natives)
 	local function made(self, where, text, values)
 		given.text(where .. ": statement", text, 3)
 		local _, plain_backslash = core.alive(self.conn)
-		local good, whole = pcall(complete, json, core.hex, where, text, values, plain_backslash)
+		local good, whole = pcall(complete, json, where, text, values, plain_backslash)
 		if not good then
 			error(whole, 3)
 		end

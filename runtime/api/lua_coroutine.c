@@ -32,27 +32,49 @@ static void coroutine_take(lua_State *L, lua_State *co, int status, int *n)
 	lua_xmove(co, L, *n);
 }
 
-static int resume_relayed(lua_State *L, int status, lua_KContext ctx);
+/* Raises co's error in the caller. A text gets the caller's position, as in the library. */
+static int rethrow(lua_State *L, lua_State *co)
+{
+	int n = 1;
 
-static int coroutine_run(lua_State *L, lua_State *co, int nargs)
+	if (is_error(lua_status(co)))
+		lua_resetthread(co); /* closes its <close> variables; leaves the error value */
+	coroutine_take(L, co, LUA_ERRRUN, &n);
+	if (lua_type(L, -1) == LUA_TSTRING && !sched_over(L)) {
+		luaL_where(L, 1);
+		lua_insert(L, -2);
+		lua_concat(L, 2);
+	}
+	return lua_error(L);
+}
+
+static int coroutine_relayed(lua_State *L, int status, lua_KContext wrapped);
+
+/* wrapped: for a function of coroutine.wrap, which raises co's error; else for coroutine.resume, whose first result says
+ * whether there was one. */
+static int coroutine_go(lua_State *L, lua_State *co, int nargs, bool wrapped)
 {
 	int n = 0, status = sched_resume_nested(L, co, nargs, &n);
 
 	if (status == LUA_YIELD && sched_is_wait(co, n)) {
 		lua_pop(co, n);
-		return sched_relay(L, (lua_KContext)co, resume_relayed);
+		return sched_relay(L, wrapped, coroutine_relayed);
 	}
+	if (wrapped && is_error(status))
+		return rethrow(L, co);
 	coroutine_take(L, co, status, &n);
+	if (wrapped)
+		return n;
 	lua_pushboolean(L, !is_error(status));
 	lua_insert(L, -(n + 1));
 	return n + 1;
 }
 
-static int resume_relayed(lua_State *L, int status, lua_KContext ctx)
+static int coroutine_relayed(lua_State *L, int status, lua_KContext wrapped)
 {
 	(void)status;
 	sched_unpark(L);
-	return coroutine_run(L, (lua_State *)ctx, 0);
+	return coroutine_go(L, lua_tothread(L, wrapped ? lua_upvalueindex(1) : 1), 0, wrapped);
 }
 
 /* Whether co cannot be resumed at all. How many values are pushed: 0, or false and the error. */
@@ -76,47 +98,7 @@ static int co_resume(lua_State *L)
 	if (refused)
 		return refused;
 	lua_xmove(L, co, nargs);
-	return coroutine_run(L, co, nargs);
-}
-
-static int wrap_relayed(lua_State *L, int status, lua_KContext ctx);
-
-/* Raises co's error in the caller. A text gets the caller's position, as in the library. */
-static int rethrow(lua_State *L, lua_State *co)
-{
-	int n = 1;
-
-	if (is_error(lua_status(co)))
-		lua_resetthread(co); /* closes its <close> variables; leaves the error value */
-	coroutine_take(L, co, LUA_ERRRUN, &n);
-	if (lua_type(L, -1) == LUA_TSTRING && !sched_over(L)) {
-		luaL_where(L, 1);
-		lua_insert(L, -2);
-		lua_concat(L, 2);
-	}
-	return lua_error(L);
-}
-
-static int run_wrapped(lua_State *L, lua_State *co, int nargs)
-{
-	int n = 0, status = sched_resume_nested(L, co, nargs, &n);
-
-	if (is_error(status))
-		return rethrow(L, co);
-	if (status == LUA_YIELD && sched_is_wait(co, n)) {
-		lua_pop(co, n);
-		return sched_relay(L, 0, wrap_relayed);
-	}
-	coroutine_take(L, co, status, &n);
-	return n;
-}
-
-static int wrap_relayed(lua_State *L, int status, lua_KContext ctx)
-{
-	(void)status;
-	(void)ctx;
-	sched_unpark(L);
-	return run_wrapped(L, lua_tothread(L, lua_upvalueindex(1)), 0);
+	return coroutine_go(L, co, nargs, false);
 }
 
 static int call_wrapped(lua_State *L)
@@ -127,7 +109,7 @@ static int call_wrapped(lua_State *L)
 	if (coroutine_refuse(L, co, nargs))
 		return lua_error(L);
 	lua_xmove(L, co, nargs);
-	return run_wrapped(L, co, nargs);
+	return coroutine_go(L, co, nargs, true);
 }
 
 static int co_wrap(lua_State *L)

@@ -725,23 +725,6 @@ static int conn_alive(lua_State *L)
 	return 2;
 }
 
-/* hex(text) -> the digits of its bytes */
-static int text_hex(lua_State *L)
-{
-	static const char digits[] = "0123456789abcdef";
-	size_t len;
-	const unsigned char *s = (const unsigned char *)luaL_checklstring(L, 1, &len);
-	luaL_Buffer b;
-	char *out = luaL_buffinitsize(L, &b, 2 * len);
-
-	for (size_t i = 0; i < len; i++) {
-		out[2 * i] = digits[s[i] >> 4];
-		out[2 * i + 1] = digits[s[i] & 15];
-	}
-	luaL_pushresultsize(&b, 2 * len);
-	return 1;
-}
-
 static int conn_shut(lua_State *L)
 {
 	struct conn *c = conn_at(L, 1);
@@ -794,8 +777,8 @@ static int threads_gc(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "new", conn_new },    { "connect", conn_connect }, { "run", conn_run }, { "alive", conn_alive },
-	{ "close", conn_shut }, { "hex", text_hex },         { NULL, NULL },
+	{ "new", conn_new },     { "connect", conn_connect }, { "run", conn_run },
+	{ "alive", conn_alive }, { "close", conn_shut },      { NULL, NULL },
 };
 
 static int open_natives(lua_State *L)

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/json_out.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -66,7 +67,7 @@ struct log_settings log_settings(void)
 		                      .identity = sink.identity ? sink.identity : "" };
 }
 
-bool log_enabled(enum log_level level)
+static bool log_enabled(enum log_level level)
 {
 	return level >= sink.least;
 }
@@ -331,10 +332,8 @@ static void text_line(struct buf *b, const struct log_line *l)
 
 static void add_name(struct buf *b, const char *key, const char *name)
 {
-	if (!name)
-		return;
-	buf_printf(b, ",\"%s\":", key);
-	buf_json(b, name);
+	if (name)
+		json_out_text(b, key, name);
 }
 
 static void json_line(struct buf *b, const struct log_line *l)
@@ -344,24 +343,23 @@ static void json_line(struct buf *b, const struct log_line *l)
 
 	buf_adds(b, "{\"time\":\"");
 	add_time(b, l->wall_us, "%FT%T", true);
-	buf_printf(b, ".%06dZ\",\"level\":\"%s\",\"event\":", (int)(l->wall_us % 1000000), level_names[l->level]);
-	buf_json(b, l->event);
+	buf_printf(b, ".%06dZ\"", (int)(l->wall_us % 1000000));
+	json_out_text(b, "level", level_names[l->level]);
+	json_out_text(b, "event", l->event);
 	if (!l->nameless) {
 		add_name(b, "identity", about->identity && *about->identity ? about->identity : sink.identity);
 		add_name(b, "election", election ? election : about->lock);
 	}
 	add_name(b, "lock", about->lock);
 	if (about->term)
-		buf_printf(b, ",\"term\":%" PRIu64, about->term);
+		json_out_int(b, "term", (int64_t)about->term);
 	if (about->token)
-		buf_printf(b, ",\"token\":%" PRId64, about->token);
-	add_name(b, "message", l->text);
-	if (l->fields) {
-		buf_adds(b, ",\"fields\":");
-		buf_adds(b, l->fields);
-	}
+		json_out_int(b, "token", about->token);
+	json_out_text(b, "message", l->text);
+	if (l->fields)
+		json_out_open(b, "fields", l->fields);
 	if (sink.dropped > sink.said)
-		buf_printf(b, ",\"dropped\":%" PRIu64, sink.dropped - sink.said);
+		json_out_int(b, "dropped", (int64_t)(sink.dropped - sink.said));
 	buf_adds(b, "}\n");
 }
 

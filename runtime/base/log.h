@@ -40,8 +40,6 @@ struct log_settings log_settings(void);
  * term and token at all: another process of the program does, and that one's lines stand above. For the worker. */
 void log_follow(void);
 
-bool log_enabled(enum log_level level);
-
 /* Writes one line. `event` is a snake_case word for programs ("became_leader"); the text is for people. A newline in
  * the text is written as "\n"; on a terminal it begins an indented line. The text is cut at 8 KB. */
 void log_event(enum log_level level, const struct log_about *about, const char *event, const char *fmt, ...)

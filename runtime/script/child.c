@@ -73,6 +73,7 @@ static struct ev_loop *loop_of(const struct child *c)
 }
 
 static void child_over(struct child *c);
+static void child_stop(struct child *c, double kill_after_s);
 
 static void child_tell(struct child *c)
 {
@@ -261,7 +262,8 @@ static void child_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 	child_stop(c, c->kill_after_s);
 }
 
-void child_stop(struct child *c, double kill_after_s)
+/* A second call can only make that time shorter. */
+static void child_stop(struct child *c, double kill_after_s)
 {
 	struct ev_loop *loop = loop_of(c);
 

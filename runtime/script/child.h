@@ -49,10 +49,8 @@ void child_end_fini(struct child_end *end);
 /* The caller does not need the child any more. It is freed now or after its end; `changed` is not called any more. */
 void child_release(struct child *c);
 
-/* Sends SIGTERM to its group now, and SIGKILL after kill_after_s (child_stop_gently: that of its spec). A second call
- * can only make that time shorter. child_stop_gently does nothing if the child is being stopped already: the end of its
- * scope gives it more or less time than its spec does. */
-void child_stop(struct child *c, double kill_after_s);
+/* Sends SIGTERM to its group now, and SIGKILL after the time of its spec. It does nothing if the child is being stopped
+ * already: the end of its scope gives it more or less time than its spec does. */
 void child_stop_gently(struct child *c);
 bool child_signal(struct child *c, int signal); /* to its group; false: it has ended */
 

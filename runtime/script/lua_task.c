@@ -8,8 +8,8 @@
 #define HANDLE_TYPE "lunarch.task"
 #define GROUP_TYPE "lunarch.group"
 
-/* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended.
- */
+/* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has
+ * ended. */
 struct task_handle {
 	struct task *task;     /* NULL: it has ended */
 	struct waits joining;  /* tasks that wait for its end */

@@ -167,6 +167,15 @@ static int push_failure(lua_State *L, const struct err *err)
 	return 2;
 }
 
+/* status < 0: it has failed. */
+static int push_done(lua_State *L, int status, const struct err *err)
+{
+	if (status < 0)
+		return push_failure(L, err);
+	lua_pushboolean(L, 1);
+	return 1;
+}
+
 /* The texts of the list at arg, NULL-terminated; a userdata that stays on the stack. */
 static const char **list_of_texts(lua_State *L, int arg)
 {
@@ -254,21 +263,17 @@ static int world_run(lua_State *L)
 {
 	struct err err;
 
-	if (sim_run(world_of(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
-		return push_failure(L, &err);
-	lua_pushboolean(L, 1);
-	return 1;
+	return push_done(L, sim_run(world_of(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err), &err);
 }
 
 static int world_fault(lua_State *L)
 {
 	struct err err;
 
-	if (testing_of(L)->fault(world_of(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL),
-	                         luaL_optnumber(L, 3, -1), &err) < 0)
-		return push_failure(L, &err);
-	lua_pushboolean(L, 1);
-	return 1;
+	return push_done(L,
+	                 testing_of(L)->fault(world_of(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL),
+	                                      luaL_optnumber(L, 3, -1), &err),
+	                 &err);
 }
 
 static int world_now(lua_State *L)
@@ -322,10 +327,9 @@ static int world_hand_over(lua_State *L)
 	struct err err;
 	const char *url = election_of(L, &err);
 
-	if (!url || sim_hand_over(world_of(L), url, luaL_optstring(L, 2, NULL), luaL_checknumber(L, 3), &err) < 0)
-		return push_failure(L, &err);
-	lua_pushboolean(L, 1);
-	return 1;
+	return push_done(
+		L, url ? sim_hand_over(world_of(L), url, luaL_optstring(L, 2, NULL), luaL_checknumber(L, 3), &err) : -1,
+		&err);
 }
 
 /* -> why it does not happen, or nil */
