@@ -23,8 +23,7 @@ void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(print
 void buf_drop(struct buf *b, size_t len); /* removes len bytes from the front */
 
 /* Adds s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always
- * valid.
- */
+ * valid. */
 void buf_json(struct buf *b, const char *s);
 
 /* Whether buf_json would keep s as it is. */

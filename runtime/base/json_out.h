@@ -1,6 +1,5 @@
-/* Writes JSON into a buffer, member by member, with the commas between them.
- * Not a document in memory (that is jansson's), and no check that what is opened is closed.
- * Used by what answers programs: status, ctl. */
+/* Writes JSON into a buffer, member by member, with the commas between them. Not a document in memory (that is
+ * jansson's), and no check that what is opened is closed. Used by what answers programs (status, ctl) and by the log. */
 #ifndef LUNARCH_JSON_OUT_H
 #define LUNARCH_JSON_OUT_H
 

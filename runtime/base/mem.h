@@ -13,8 +13,8 @@ char *mem_dup(const char *s);              /* strdup; NULL gives NULL */
 char *mem_dupn(const char *s, size_t len); /* len bytes and a terminator */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Says that there is no memory, and ends the process: for what a library could not allocate, and we cannot do without.
- */
+/* Says that there is no memory, and ends the process: for what a library could not allocate, and we cannot do
+ * without. */
 void mem_end(void) __attribute__((noreturn));
 
 /* Copies `count` strings into one block of memory: to[0] is its beginning, free that. */

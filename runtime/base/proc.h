@@ -1,6 +1,6 @@
-/* What /proc and the kernel say of processes, and reading a directory, without the heap.
- * Not a process list, and no decisions: death_proof.c and file_temp.c decide what the numbers mean.
- * Used by the proof of death and the file lock, on threads that must not allocate. */
+/* What /proc and the kernel say of processes, and reading a directory, without the heap. Not a list of processes, and
+ * no decisions: death_proof.c and file_temp.c decide what the numbers mean. Used by the proof of death and the file
+ * lock, on threads that must not allocate, and by each process for its own title and name. */
 #ifndef LUNARCH_PROC_H
 #define LUNARCH_PROC_H
 
@@ -21,8 +21,8 @@ struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 /* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */
 int proc_stat(uint64_t pid, struct proc_stat *out);
 
-/* false: a zombie, which runs nothing any more. One whose first thread alone has ended is none, though its state is Z.
- */
+/* false: a zombie, which runs nothing any more. One whose first thread alone has ended is none, though its state is
+ * Z. */
 bool proc_runs(const struct proc_stat *s);
 
 /* True if any of the process' four user ids is uid, or if they cannot be seen. */

@@ -1,6 +1,6 @@
-/* A tree of processes, found through /proc: walked, killed, and asked for their environment.
- * It does not call waitpid: its callers do. It uses no heap, no stdio and no recursion.
- * Used by the guard, and by the reaper for the processes that a dead guard left. */
+/* A tree of processes, found through /proc: walked, killed, and asked for their environment. It does not call waitpid:
+ * its callers do. It uses no heap, no stdio and no recursion. Used by the guard, by the supervisor and the reaper for
+ * what a guard has left, and by a script's programs (script/child.c). */
 #ifndef LUNARCH_PROC_TREE_H
 #define LUNARCH_PROC_TREE_H
 

@@ -1,6 +1,6 @@
-/* Starting a program: posix_spawn(3) of which no step is left out, since a process that lacks a descriptor it was to
- * have would do something else than it was told. Not who waits for it (loop/reaper.h), and not the term that it belongs
- * to. Used by whatever starts a process: guard, driver, a script's programs, a login of Kubernetes. */
+/* Starts a program by posix_spawn(3): first it is told what the program inherits, then it starts it, unless one of
+ * these steps has failed. Not who waits for the program (loop/reaper.h), and not the term that it belongs to. Used by
+ * whatever executes a program: guard, driver, a script's programs, a login of Kubernetes. */
 #ifndef LUNARCH_SPAWN_H
 #define LUNARCH_SPAWN_H
 

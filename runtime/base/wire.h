@@ -1,6 +1,7 @@
-/* Messages between two processes of the program on one machine: numbers, strings and lists, read with every bound
- * checked; and what makes a struct, a put and a get of a message's list of fields. Not the messages: process/wire.h has
- * those of elector and worker, locks/driver/driver_wire.h those of elector and driver. Used by those two. */
+/* Messages between two processes of the program on one machine: numbers, texts and lists, read with every bound
+ * checked; and macros that make of a list of fields a struct, a function that writes it, and one that reads it. Not
+ * the messages: process/wire.h has those of elector and worker, locks/driver/driver_wire.h those of elector and
+ * driver. Used by those two. */
 #ifndef LUNARCH_BASE_WIRE_H
 #define LUNARCH_BASE_WIRE_H
 

@@ -89,8 +89,8 @@ static int read_value(struct parsing *p, int *out)
 	return 0;
 }
 
-/* The value of H, before it is made to fit the range: it depends on seed and field, and is the same on every machine.
- */
+/* The value of H, before it is made to fit the range: it depends on seed and field, and is the same on every
+ * machine. */
 static uint32_t hash(const char *seed, const char *field)
 {
 	uint64_t h = hash_fnv(hash_fnv(HASH_FNV_SEED, seed, strlen(seed)), field, strlen(field));

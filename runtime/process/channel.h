@@ -1,6 +1,6 @@
-/* One end of a SOCK_SEQPACKET socket between two of the three processes: whole messages, in order, without blocking.
- * Not what the messages say (wire.h, guard_wire.h), and not the guard's end, which has neither a loop nor a heap.
- * Used by the supervisor, for its worker and for its guard, and by the worker. */
+/* One end of a SOCK_SEQPACKET socket between two of our processes: whole messages, in order, without blocking. Not
+ * what the messages say (wire.h, guard_wire.h), and not the guard's end, which has neither a loop nor a heap. Used by
+ * the supervisor, for its worker and for its guard, by the worker, and by a lock file's driver. */
 #ifndef LUNARCH_CHANNEL_H
 #define LUNARCH_CHANNEL_H
 

@@ -55,8 +55,8 @@ static bool page_map_at(char *at, size_t size, int rights, int fd)
 	return got == at;
 }
 
-/* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock.
- */
+/* Both files, at their distance. What lies between them is given back: it would count as memory that we may not
+ * lock. */
 static struct page *page_map_files(const int *fd, size_t size, int rights, struct err *err)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), gap = DISTANCE - (size + page - 1) / page * page;

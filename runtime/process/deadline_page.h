@@ -66,9 +66,9 @@ struct page {
 	struct page_slot slot[];
 };
 
-#define PAGE_SLOTS \
-	16384 /* what a supervisor gets: sparse, so that the number of elections need not be known before the script \
-	         is loaded */
+/* What a supervisor gets. The memory is sparse, so that the number of elections need not be known before the script is
+ * loaded. */
+#define PAGE_SLOTS 16384
 
 enum page_file { PAGE_DEADLINES, PAGE_MARKS, PAGE_FILES };
 

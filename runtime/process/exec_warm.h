@@ -1,6 +1,6 @@
-/* What is said to a command that was started before this candidate leads (exec --warm), and how it stands.
- * Not its processes, which the room exec has a supervisor for, and not a decision: it says whether the command can be
- * told to lead. Used by the room exec.
+/* The conversation with a command that runs before this candidate leads (exec --warm): the command says that it is
+ * ready, and is told that it leads. Not the command's processes, which the room exec starts and stops, and no
+ * decision. Used by the room exec.
  *
  * They share a socket, of which the command has one end, LUNARCH_WARM_FD. It writes the line "ready" when it has what
  * it needs, and reads the line "lead TOKEN" when it leads. Both end with a newline. */

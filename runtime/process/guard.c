@@ -34,8 +34,8 @@
 /* So many walks wait for what was killed and is not dead: on a busy machine that is long; what hangs in the kernel
  * leaves a doubt. */
 #define DYING_WALKS 400
-/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself.
- */
+/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show
+ * himself. */
 #define WALK_PAUSE NSEC_PER_MS
 #define QUIET_PAUSE (NSEC_PER_MS / 10)
 /* Until a note that could not be sent is sent again. At the end, when nothing lives any more, so often at most: a guard
@@ -72,8 +72,8 @@ struct guard {
 	/* Sweeps go on together: one walk serves them all. */
 	struct sweeps sweeps;
 	int quiet;
-	bool unclear, matched;   /* in the walk under way; */
-	bool dying;              /*     it met what was killed before, and is not dead */
+	bool unclear, matched;   /* in the walk under way */
+	bool dying;              /* the walk under way met what was killed before, and is not dead */
 	int dying_walks;         /* how many of them in a row did */
 	pid_t killed[TREE_MOST]; /* since none was pending, so that a slow death counts once */
 	int killed_n;
@@ -386,8 +386,8 @@ static void guard_run_command(struct guard *g)
 	for (int i = 0; i < PAGE_FILES; i++)
 		close_on_exec(g->page_fd[i]);
 	guard_start_command(g);
-	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1).
-	 */
+	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from
+	 * env(1). */
 	guard_close_others(g);
 	guard_let_go(g);
 }

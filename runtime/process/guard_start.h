@@ -1,6 +1,6 @@
-/* How a guard comes to be: this program, executed; or a fork of this process, which costs a fraction of that.
- * Not what it does then (guard.h), nor who listens to it: supervisor.c, which alone uses this. The form of a fork
- * (struct guard_fork) also by who may be forked: runner/program.c. */
+/* Starts a guard: by executing this program once more, or by forking this process, which takes a fraction of that
+ * time. Not what the guard does then (guard.h), and not who listens to it (supervisor.h). Used by supervisor.c alone;
+ * struct guard_fork also by runner/program.c, which knows whether this process may be forked. */
 #ifndef LUNARCH_GUARD_START_H
 #define LUNARCH_GUARD_START_H
 

@@ -1,6 +1,6 @@
-/* What the kernel must have so that a term can be supervised: each call is tried once, and nothing is left of that.
- * Not what has another way where it is used, such as close_range(2), locked memory, or PR_SET_MM_MAP.
- * Used by runner/program.c before anything campaigns, and by check and doctor. */
+/* What the kernel must have so that a term can be supervised: each call is tried once, and nothing is left of that. A
+ * call that can be done without is not tried: close_range(2), locked memory, PR_SET_MM_MAP. Used by runner/program.c
+ * before anything campaigns, and by check and doctor. */
 #ifndef LUNARCH_KERNEL_H
 #define LUNARCH_KERNEL_H
 

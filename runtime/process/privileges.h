@@ -1,6 +1,6 @@
-/* Giving rights up, for good: another user for the whole program, or no privileges for what it starts.
- * Not a sandbox: whose rights remain, may do all that its user may. No rights are ever gained here.
- * Used by runner/program.c, before anything is started, and by the guard, in what it has started. */
+/* Gives rights up, for good: another user for the whole program, or no privileges for what it starts. Not a sandbox:
+ * what runs may still do all that its user may. No rights are ever gained here. Used by runner/program.c, before
+ * anything is started, and by the guard, in what it has started. */
 #ifndef LUNARCH_PRIVILEGES_H
 #define LUNARCH_PRIVILEGES_H
 

@@ -56,7 +56,7 @@ struct supervisor {
 	bool poke_waits;           /* in to_guard, unsent: one is enough */
 	ev_io overdue;
 	nsec overdue_at; /* CLOCK_BOOTTIME; NSEC_NEVER: the timer is not set */
-	nsec overdue_in; /*     how far away that was when it was set */
+	nsec overdue_in; /* how far away overdue_at was when it was set */
 };
 
 /* ---- the end: of a guard, and of what it left ---- */

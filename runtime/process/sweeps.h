@@ -1,5 +1,6 @@
-/* The sweeps that a guard was asked for: of which marks a process must die, by slot. Pure: no process is looked at
- * here. Not the walk over the tree, nor what is killed in it: guard.c. Used by guard.c and its tests. */
+/* Which sweeps a guard was asked for, by slot, and to which of them a process with certain marks belongs. Pure: no
+ * process is looked at here. Not the walk over the tree, nor what is killed in it: guard.c. Used by guard.c and its
+ * tests. */
 #ifndef LUNARCH_SWEEPS_H
 #define LUNARCH_SWEEPS_H
 

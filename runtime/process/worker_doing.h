@@ -1,6 +1,6 @@
-/* What a worker does that does not answer, in words: it is stopped, or its script is busy.
- * Not a fact to decide by: the worker says itself what it runs, and may say anything.
- * Filled in by the supervisor; used by the runner, for its log, and by the room admin. */
+/* Why a worker does not answer, in words for people: it is stopped, or busy in a hook of its script. Nothing is
+ * decided by it: the worker says itself what it runs, and may say anything. Filled in by the supervisor; used by the
+ * runner, for its log, and by the room admin. */
 #ifndef LUNARCH_WORKER_DOING_H
 #define LUNARCH_WORKER_DOING_H
 

@@ -17,8 +17,8 @@
 void bind_tasks(lua_State *L);    /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
 void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */
 
-/* Starts a task in the scope, as sched_spawn, and pushes its handle. Raises if the scope is over. [-(nargs+1), +1, e]
- */
+/* Starts a task in the scope, as sched_spawn, and pushes its handle. Raises if the scope is over. [-(nargs+1), +1,
+ * e] */
 struct scope;
 int bind_spawn(lua_State *L, struct scope *scope, int nargs);
 

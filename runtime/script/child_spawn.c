@@ -249,8 +249,8 @@ out:
 	_exit(127);
 }
 
-/* Uses fork, since posix_spawn cannot change the user. Signals stay blocked until the child has reset their handlers.
- */
+/* Uses fork, since posix_spawn cannot change the user. Signals stay blocked until the child has reset their
+ * handlers. */
 static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, const struct identity *id,
                     char **env, struct misstep *m)
 {

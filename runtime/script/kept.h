@@ -1,6 +1,6 @@
-/* What of the script's files is read once for a version of it: the way of lua/boot/kept.lua to the sources.
- * Not where they are (process/sources.h), and not the script itself, which script.c reads.
- * Used by script.c. */
+/* The functions by which lua/boot/kept.lua finds and keeps the texts of a script's files, so that all workers of one
+ * version of it run the same. Not where they are kept (process/sources.h), and not the script's own text, which
+ * script.c reads. Used by script.c. */
 #ifndef LUNARCH_KEPT_H
 #define LUNARCH_KEPT_H
 

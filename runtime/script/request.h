@@ -1,6 +1,5 @@
 /* A request to a term's script, as a task of the term, and its one reply to the elector.
- * Not what is asked for: that is the Lua function's. Used by term.c.
- */
+ * Not what is asked for: that is the Lua function's. Used by term.c. */
 #ifndef LUNARCH_SCRIPT_REQUEST_H
 #define LUNARCH_SCRIPT_REQUEST_H
 

@@ -43,8 +43,8 @@ struct sched {
 	struct timeline *timeline;
 	struct page *page;             /* NULL: nobody looks */
 	lua_State *L;                  /* the main thread: never runs the script's code */
-	struct task *volatile running; /* read by sched_interrupt */
-	lua_State *volatile innermost; /*  "    */
+	struct task *volatile running; /* this one and the next are read by sched_interrupt */
+	lua_State *volatile innermost;
 	struct nesting *nesting;
 	struct task *ready, **ready_end;
 	struct environment environment;
@@ -138,8 +138,8 @@ struct scope *task_scope(const struct task *t)
 
 #define LEVELS_LOOKED_AT 50
 
-/* Whether it is of lua/: "=lunarch:boot/prelude", or of the library, "=lunarch.retry". A script's file begins with '@'.
- */
+/* Whether it is of lua/: "=lunarch:boot/prelude", or of the library, "=lunarch.retry". A script's file begins with
+ * '@'. */
 static bool is_ours(const lua_Debug *ar)
 {
 	return strncmp(ar->source, "=lunarch", 8) == 0 && (ar->source[8] == ':' || ar->source[8] == '.');

@@ -41,12 +41,12 @@ struct scope_child {
 	void (*stop)(struct scope_child *, double kill_after_s);
 };
 
-/* Embedded in what a task waits for. When the wait ends, both pointers are cleared, so a late wait_done does nothing.
- */
+/* Embedded in what a task waits for. When the wait ends, both pointers are cleared, so a late wait_done does
+ * nothing. */
 struct wait {
 	struct task *task; /* NULL: nobody waits */
-	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into Lua.
-	 */
+	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into
+	 * Lua. */
 	void (*left)(struct wait *);
 	struct waits *list; /* NULL: it is in none */
 	struct wait *next, *before;
@@ -57,8 +57,8 @@ struct waits {
 	struct wait *first, *last;
 };
 
-/* Tasks and children belong to a scope. It is in its owner's memory, which must not be freed before `idle` is called.
- */
+/* Tasks and children belong to a scope. It is in its owner's memory, which must not be freed before `idle` is
+ * called. */
 struct scope {
 	struct sched *sched;
 	void *owner;                   /* its user's */

@@ -16,8 +16,8 @@
 struct script_spec { /* borrowed for as long as the script lives */
 	struct ev_loop *loop;
 	struct timeline *timeline;
-	/* NULL: there are no elections, nor a script to load, but only what can be called (the process of a lock file).
-	 */
+	/* NULL: there are no elections, nor a script to load, but only what can be called (the process of a lock
+	 * file). */
 	struct page *page;
 	struct sources *sources; /* what it reads of its files is kept there; NULL: it is not kept */
 	size_t memory_max;       /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
@@ -58,8 +58,8 @@ void script_send(struct script *s, struct buf *message); /* sends the message an
 		script_send(s, &told);                                          \
 	} while (0)
 
-/* A hook of the election in this slot, or a task of it, has raised: the log has the traceback, the elector the error.
- */
+/* A hook of the election in this slot, or a task of it, has raised: the log has the traceback, the elector the
+ * error. */
 void script_hook_failed(struct script *s, uint32_t slot, const struct log_about *about, const char *hook,
                         const struct outcome *o);
 

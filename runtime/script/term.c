@@ -32,8 +32,8 @@ struct term {
 	double stop_by;     /* if stopping: the end of the time to stop, by the timeline */
 	struct checkpoint *checkpoint;
 	struct term_handle *handle;
-	int reference;  /* registry reference of the handle, */
-	int on_request; /*     and of the function for requests; LUA_NOREF: there is none */
+	int reference;  /* registry reference of the handle */
+	int on_request; /* registry reference of the function for requests; LUA_NOREF: there is none */
 	enum lease_reason reason;
 	bool begun, end_sent, draining, stopping, cleaning;
 };

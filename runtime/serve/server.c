@@ -31,7 +31,7 @@ struct client {
 	bool keep, broken;   /* broken: nothing more can be sent */
 	bool head;           /* HEAD: the answer has no body */
 	uid_t peer;          /* (uid_t)-1: not known */
-	uint64_t ticket;     /* of the request that it waits for, */
+	uint64_t ticket;     /* of the request whose answer it waits for */
 	struct client *next; /* newest first */
 };
 

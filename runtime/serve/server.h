@@ -16,12 +16,10 @@
 struct ev_loop;
 struct server;
 
-#define SERVER_CLIENTS 64 /* for one more, an idle or else the oldest one is closed */
-#define SERVER_STREAMS 32 /* of these at most; one more is answered 503 */
-#define SERVER_STREAM_MAX \
-	(1 << 20)         /* bytes that a stream's reader may leave unread; one byte more, and it is closed \
-	                   */
-#define SERVER_IDLE_S 15. /* without a whole request, or without reading; between a stream's heartbeats */
+#define SERVER_CLIENTS 64           /* for one more, an idle or else the oldest one is closed */
+#define SERVER_STREAMS 32           /* of these at most; one more is answered 503 */
+#define SERVER_STREAM_MAX (1 << 20) /* bytes that a stream's reader may leave unread: with one more it is closed */
+#define SERVER_IDLE_S 15.           /* without a whole request, or without reading; between a stream's heartbeats */
 
 struct http_answer {        /* the handler fills it in */
 	int status;         /* 200 at first */

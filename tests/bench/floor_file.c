@@ -6,8 +6,8 @@
  * floor_file standby DIR   reads DIR/record whenever it is replaced, until it is killed
  * floor_file next DIR      at the first replacement reads, replaces and says so: a clean handover
  * floor_file successor DIR PID  at the death of that process replaces and says so: a crash
- * floor_file renew DIR N   replaces each of N records in turn, 20 times; prints the microseconds of processor per time
- */
+ * floor_file renew DIR N   replaces each of N records in turn, 20 times; prints the microseconds of processor per
+ * time */
 #include <err.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -32,8 +32,8 @@ struct content { /* the record, as far as the rules look at it */
 	nsec duration;
 	struct saved saved;
 	uint64_t born;      /* the version with which it came to be where there was none */
-	unsigned place;     /* the store in which it was written, */
-	unsigned elsewhere; /*     and the other one that showed it; 0: it was that one */
+	unsigned place;     /* the store in which it was written */
+	unsigned elsewhere; /* the other store that showed it; 0: none but the one in which it was written */
 };
 
 enum kind {
@@ -167,8 +167,8 @@ struct world {
 	} past[PAST];
 	unsigned writings, pasts; /* as many went into past; so many of the last are there */
 	uint64_t server, doubts;
-	unsigned place; /* one more with each restore from a copy: another store, which says so */
-	nsec behind;    /* the server's clock */
+	unsigned place;                                    /* the store in which it was written */
+	nsec behind;                                       /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
 	bool counts;       /* its tokens are its own count, whatever a candidate has seen */
 	bool makes_tokens; /* so are they where nothing falls back: a create that lands again gets another one */

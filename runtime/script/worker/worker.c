@@ -136,8 +136,8 @@ static void worker_run_loop(struct worker *w)
 	}
 }
 
-/* The arguments in memory of their own, NULL-terminated: ps(1) shows a title where they were. Freed with the process.
- */
+/* The arguments in memory of their own, NULL-terminated: ps(1) shows a title where they were. Freed with the
+ * process. */
 static char **worker_arguments(int argc, char **argv)
 {
 	char **copy = mem_zero(((size_t)argc + 1) * sizeof *copy);

@@ -3,8 +3,7 @@
  * The worker: the process that runs the script, with a Lua state, a loop and the scheduler.
  * It knows no lock and no elector: it has the shared page, and gets messages.
  * Used by the guard, which forks it; by main.c, for the tests, as the role `-x worker WIREFD PAGEFD MARKSFD KEPTFD
- * LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]`.
- */
+ * LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]`. */
 #ifndef LUNARCH_WORKER_H
 #define LUNARCH_WORKER_H
 

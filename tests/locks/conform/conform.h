@@ -18,8 +18,8 @@
  *   {"id":9,"do":"list","lock":"p","within_ms":N}  -> {"id":9,"outcome":"ok","names":[".."],"more":false,..}
  *   {"id":10,"do":"remove","lock":"a","expected":"..","within_ms":N} -> {"id":10,"outcome":"ok",..}
  *   {"id":11,"do":"beside","lock":"a","url":"..","more":".."} -> {"id":11,"url":".."}; of a prefix: its own URL is
- * taken A result says when it was sent and how long it took, and if done was called from inside the start ("inside").
- */
+ * taken A result says when it was sent and how long it took, and if done was called from inside the start
+ * ("inside"). */
 int conform_script(void);
 
 /* So many racers, each a lock with a connection of its own, in so many processes: in each round all of them write at

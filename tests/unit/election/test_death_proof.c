@@ -104,8 +104,8 @@ static void put_text(const char *text, const char *path)
 		_exit(1);
 }
 
-/* The holder writes its record, starts its tree with the marker in its environment, as the supervisor does, and waits.
- */
+/* The holder writes its record, starts its tree with the marker in its environment, as the supervisor does, and
+ * waits. */
 static void be_holder(const char *script, uid_t uid, int ready)
 {
 	char text[64], marker[80], fd[16];

@@ -1,6 +1,5 @@
 /* Death watches with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked
- * again.
- */
+ * again. */
 #include "election/death_watch.h"
 
 #include "base/clock.h"

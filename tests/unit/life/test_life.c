@@ -1,6 +1,6 @@
 /* The life of a script, one sentence each: what follows when workers load, start and die, and when somebody asks for a
- * reload, a pause or the end. Here nobody has a term but where a sentence says so; test_life_search.c plays terms, too.
- */
+ * reload, a pause or the end. Here nobody has a term but where a sentence says so; test_life_search.c plays terms,
+ * too. */
 #include "life/life.h"
 
 #include "tap.h"

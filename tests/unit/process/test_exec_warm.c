@@ -1,5 +1,5 @@
-/* What is said to a command that was started before its candidate leads: this test has the command's end of the socket.
- */
+/* What is said to a command that was started before its candidate leads: this test has the command's end of the
+ * socket. */
 #include "process/exec_warm.h"
 #include "tap.h"
 

@@ -215,8 +215,8 @@ static void begin_again(struct elector *e, pid_t guard)
 	shared->begun = begun && !shared->begun;
 }
 
-/* Seconds until the elector's own timer fires, which is the one that counts suspend; -1: it has fired, or is not set.
- */
+/* Seconds until the elector's own timer fires, which is the one that counts suspend; -1: it has fired, or is not
+ * set. */
 static double timer_in(void)
 {
 	char path[40], line[100];

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LAST_AT 8 /* where the file says what its newest entry is; */
-#define FIRST 24  /*     and where the first one is, which begins with `before` */
+#define LAST_AT 8 /* where the file says what its newest entry is */
+#define FIRST 24  /* where the first entry is, which begins with `before` */
 
 static int fd; /* the elector's */
 

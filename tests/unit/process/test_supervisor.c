@@ -854,8 +854,8 @@ enum fate { RUNS, FROZEN, KILLED };
 
 static const char *const fates[] = { "runs", "stopped", "killed" };
 
-/* All three meet their fates from a standstill, or the first one's death would be acted upon before the last is dead.
- */
+/* All three meet their fates from a standstill, or the first one's death would be acted upon before the last is
+ * dead. */
 static void meet_fates(const pid_t *pids, const enum fate *f, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -994,8 +994,8 @@ static void test_strangers(void)
 	kill(shared->pid[PIDS - 1], SIGKILL);
 }
 
-/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and supervisor_kill works without it.
- */
+/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and supervisor_kill works without
+ * it. */
 static void poke_stopped_guard(struct elector *e)
 {
 	kill(shared->guard, SIGSTOP);

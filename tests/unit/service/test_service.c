@@ -1,6 +1,6 @@
 /* --service as the user writes it, and one candidate's part of keeping a Service's address: what is asked of the store,
- * in which order, and what follows from its answers. The store is a table of this test, which answers when it is told.
- */
+ * in which order, and what follows from its answers. The store is a table of this test, which answers when it is
+ * told. */
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
