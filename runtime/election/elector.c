@@ -44,6 +44,8 @@ static void open_term(struct elector *e)
 	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
 	if (next_link_leads(e->next) && e->cb->next)
 		e->cb->next(e->arg, false, true);
+	if (e->before)
+		e->before->lead(e->before_arg, &t);
 	e->cb->lead(e->arg, &t);
 	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
 	            (double)ago / NSEC_PER_SEC);
@@ -63,7 +65,8 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 	e->ended = handed ? "handed_over" : lease_reason_name(a->reason);
 	e->ended_term = lease_term(e->lease);
 	e->ends = true;
-	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
+	if (!e->before || !e->before->stop(e->before_arg, a->reason, a->held, a->stop_by))
+		e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 	if (a->held)
 		elector_say(e, e->quiet ? LOG_DEBUG : LOG_INFO, "stopping",
 		            "%s (%s): the lease is held until all of it has stopped", lease_reason_name(a->reason),
@@ -393,6 +396,8 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
+	e->before = c->before;
+	e->before_arg = c->before_arg;
 	e->name = mem_dup(c->name ? c->name : "");
 	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
 	record_init(&e->seen);

@@ -35,6 +35,8 @@ struct elector_config { /* borrowed for elector_new only, but for env, timeline,
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */
 	struct next_options next;
+	const struct elector_before *before; /* NULL: nobody; */
+	void *before_arg;                    /*     both outlive the elector */
 };
 
 struct elector_term {
@@ -42,6 +44,14 @@ struct elector_term {
 	int64_t token;
 	const char *identity, *address, *lock;
 	struct instant end, kill;
+};
+
+/* Stands before the elector's user. Both are called from the loop, in the place of the user's callbacks of that name. */
+struct elector_before {
+	void (*lead)(void *arg, const struct elector_term *t); /* the user's lead follows */
+	/* true: the user does not hear of it now. It is to be called later, unless the elector has another phase then
+	 * than PHASE_ENDING. */
+	bool (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
 };
 
 struct elector_leader {

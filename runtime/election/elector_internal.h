@@ -17,6 +17,8 @@
 struct elector {
 	const struct elector_callbacks *cb;
 	void *arg;
+	const struct elector_before *before; /* NULL: nobody */
+	void *before_arg;
 	struct lock_env *env;
 	struct timeline *timeline;
 	struct timer timer; /* for lease_wait */

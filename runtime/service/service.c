@@ -22,7 +22,8 @@ struct service {
 	const struct service_ops *ops;
 	struct service_store *store;
 	struct ev_loop *loop;
-	struct service_wish wish; /* its host is in `host` */
+	char *name;               /* "NAMESPACE/NAME" */
+	struct service_wish wish; /* its host is `host` */
 	char host[SERVICE_HOST_SIZE];
 	bool busy;    /* an attempt is under way, */
 	bool stale;   /*     for another wish than the present one */
@@ -64,6 +65,12 @@ static void service_answer(struct service *s)
 
 /* ---- what came of an attempt ---- */
 
+static void service_give_up(struct service *s)
+{
+	s->wish.aim = SERVICE_NOTHING;
+	service_answer(s);
+}
+
 static void service_try_later(struct service *s)
 {
 	nsec pause = PAUSE_LEAST << (s->tries < 8 ? s->tries : 8);
@@ -72,76 +79,59 @@ static void service_try_later(struct service *s)
 	service_set_timer(s, &s->again, pause < PAUSE_MOST ? pause : PAUSE_MOST);
 }
 
-/* The same trouble is said once, and now and then again. */
-static void service_complain(struct service *s, enum log_level level, const char *event, const char *text)
+static void service_on_good(struct service *s, bool wrote)
 {
+	bool publishes = s->wish.aim == SERVICE_PUBLISH;
+
+	s->tries = 0;
+	mem_replace(&s->trouble, NULL);
+	if (publishes && !s->settled)
+		log_event(LOG_INFO, &s->about, "service_published", "the Service %s leads to %s", s->name, s->host);
+	else if (publishes && wrote)
+		log_event(LOG_WARN, &s->about, "service_repaired",
+		          "somebody else had changed where the Service %s leads to: it leads to %s again", s->name,
+		          s->host);
+	else if (s->wish.aim == SERVICE_WITHDRAW && wrote)
+		log_event(LOG_INFO, &s->about, "service_withdrawn", "the Service %s leads to nobody", s->name);
+	s->settled = s->published = publishes;
+	if (publishes)
+		service_set_timer(s, &s->again, KEEP_EVERY);
+	else
+		service_give_up(s);
+}
+
+/* The same trouble is said once, and now and then again. */
+static void service_complain(struct service *s, enum service_outcome outcome, const char *text)
+{
+	static const struct {
+		enum log_level level;
+		const char *event;
+	} how[] = {
+		[SERVICE_FENCED] = { LOG_WARN, "service_fenced" },
+		[SERVICE_REFUSED] = { LOG_ERROR, "service_refused" },
+		[SERVICE_FAILED] = { LOG_WARN, "service_failed" },
+	};
 	bool known = s->trouble && strcmp(s->trouble, text) == 0;
 
+	s->failures++;
 	if (known && elapsed_standby(s->told_at, clock_now()) < SAY_AGAIN)
 		return;
 	mem_replace(&s->trouble, text);
 	s->told_at = clock_now();
-	log_event(level, &s->about, event, "the Service %s: %s", s->ops->name(s->store), text);
+	log_event(how[outcome].level, &s->about, how[outcome].event, "the Service %s: %s", s->name, text);
 }
 
-static void service_on_published(struct service *s, bool wrote)
-{
-	if (!s->settled)
-		log_event(LOG_INFO, &s->about, "service_published", "the Service %s leads to %s",
-		          s->ops->name(s->store), s->host);
-	else if (wrote)
-		log_event(LOG_WARN, &s->about, "service_repaired",
-		          "somebody else had changed where the Service %s leads to: it leads to %s again",
-		          s->ops->name(s->store), s->host);
-	s->settled = s->published = true;
-	service_set_timer(s, &s->again, KEEP_EVERY);
-}
-
-static void service_give_up(struct service *s)
-{
-	s->wish.aim = SERVICE_NOTHING;
-	service_answer(s);
-}
-
-static void service_on_good(struct service *s, const struct service_result *r)
-{
-	enum service_aim aim = s->wish.aim;
-
-	s->tries = 0;
-	mem_replace(&s->trouble, NULL);
-	if (aim == SERVICE_PUBLISH) {
-		service_on_published(s, r->wrote);
-		return;
-	}
-	s->published = false;
-	if (aim == SERVICE_WITHDRAW && r->wrote)
-		log_event(LOG_INFO, &s->about, "service_withdrawn", "the Service %s leads to nobody",
-		          s->ops->name(s->store));
-	service_give_up(s);
-}
-
-/* A larger token is a newer leader's, or one of another lock that this election had before. */
-static void service_on_fenced(struct service *s, const struct service_result *r)
-{
-	s->published = false;
-	if (s->wish.aim == SERVICE_WITHDRAW) { /* what is there is not ours */
-		service_give_up(s);
-		return;
-	}
-	service_complain(s, LOG_WARN, "service_fenced", r->err.text);
-	s->failures++;
-	service_try_later(s);
-}
-
+/* A larger token is a newer leader's, or one of another lock that this election had before: what it wrote is not ours
+ * to withdraw. */
 static void service_on_bad(struct service *s, const struct service_result *r)
 {
-	bool refused = r->outcome == SERVICE_REFUSED;
+	bool withdraws = s->wish.aim == SERVICE_WITHDRAW, fenced = r->outcome == SERVICE_FENCED;
 	bool late = elapsed_standby(s->since, clock_now()) > WITHDRAW_FOR;
 
-	s->failures++;
-	service_complain(s, refused ? LOG_ERROR : LOG_WARN, refused ? "service_refused" : "service_failed",
-	                 r->err.text);
-	if (s->wish.aim == SERVICE_WITHDRAW && (refused || late))
+	s->published = s->published && !fenced;
+	if (!fenced || !withdraws)
+		service_complain(s, r->outcome, r->err.text);
+	if (withdraws && (r->outcome != SERVICE_FAILED || late))
 		service_give_up(s);
 	else
 		service_try_later(s);
@@ -152,25 +142,14 @@ static void service_on_done(void *arg, const struct service_result *r)
 	struct service *s = arg;
 
 	s->busy = false;
-	if (s->stale) {
+	if (s->stale)
 		service_try(s);
-		return;
-	}
-	switch (r->outcome) {
-	case SERVICE_DONE:
-		service_on_good(s, r);
-		return;
-	case SERVICE_CONFLICT:
+	else if (r->outcome == SERVICE_DONE)
+		service_on_good(s, r->wrote);
+	else if (r->outcome == SERVICE_CONFLICT)
 		service_try_later(s);
-		return;
-	case SERVICE_FENCED:
-		service_on_fenced(s, r);
-		return;
-	case SERVICE_REFUSED:
-	case SERVICE_FAILED:
+	else
 		service_on_bad(s, r);
-		return;
-	}
 }
 
 /* ---- attempts ---- */
@@ -185,28 +164,18 @@ static void service_try(struct service *s)
 	s->ops->apply(s->store, &s->wish, instant_add(clock_now(), TRY_WITHIN), service_on_done, s);
 }
 
-/* From the next turn of the loop on. An attempt that is under way is not broken off: what it writes may still be done,
- * and the next one is to see that. */
+/* From the next turn of the loop on. An attempt that is under way is not broken off, but counts no more: what it writes
+ * may still be done, and the next one is to see that. */
 static void service_want(struct service *s, enum service_aim aim)
 {
 	s->wish.aim = aim;
-	s->wish.host = s->host;
 	s->tried = s->settled = false;
 	s->tries = 0;
 	s->since = clock_now();
 	s->stale = s->busy;
 	ev_timer_stop(s->loop, &s->again);
-	if (!s->busy)
+	if (!s->busy && aim != SERVICE_NOTHING)
 		service_set_timer(s, &s->again, 0);
-}
-
-/* What comes of an attempt that is under way counts no more, and none follows. */
-static void service_want_nothing(struct service *s)
-{
-	s->wish.aim = SERVICE_NOTHING;
-	s->tried = s->settled = false;
-	s->stale = s->busy;
-	ev_timer_stop(s->loop, &s->again);
 }
 
 static void service_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -223,7 +192,7 @@ static void service_on_bound(struct ev_loop *loop, ev_timer *w, int revents)
 	log_event(
 		LOG_WARN, &s->about, "service_late",
 		"the Service %s may still lead here: the term ends all the same, and the next leader takes its place%s%s",
-		s->ops->name(s->store), s->trouble ? ": " : "", s->trouble ? s->trouble : "");
+		s->name, s->trouble ? ": " : "", s->trouble ? s->trouble : "");
 	service_answer(s);
 }
 
@@ -249,9 +218,8 @@ void service_publish(struct service *s, const struct service_term *t)
 		service_want(s, SERVICE_PUBLISH);
 		return;
 	}
-	service_want_nothing(s);
-	s->failures++;
-	service_complain(s, LOG_ERROR, "service_refused", err.text);
+	service_want(s, SERVICE_NOTHING);
+	service_complain(s, SERVICE_REFUSED, err.text);
 }
 
 bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), void *arg)
@@ -259,7 +227,7 @@ bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), v
 	if (s->wish.aim != SERVICE_PUBLISH)
 		return false;
 	if (!s->tried && !s->busy && !s->published) { /* the term was over before anything was sent */
-		service_want_nothing(s);
+		service_want(s, SERVICE_NOTHING);
 		return false;
 	}
 	service_want(s, SERVICE_WITHDRAW);
@@ -276,7 +244,7 @@ bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), v
 void service_status(const struct service *s, struct service_status *out)
 {
 	*out = (struct service_status){
-		.name = s->ops->name(s->store),
+		.name = s->name,
 		.host = s->published ? s->host : "",
 		.trouble = s->trouble ? s->trouble : "",
 		.published = s->published,
@@ -317,18 +285,13 @@ struct service *service_open(const struct service_config *c, struct err *err)
 
 	if (!ops || service_target_parse(&t, c->target, err) < 0)
 		return NULL;
-	if (strncmp(c->lock, "none:", strlen("none:")) == 0) {
-		service_target_fini(&t);
-		err_set(err, ERR_USAGE,
-		        "--service %.200s: without an election (--leader-elect=no, the lock none:) every replica leads, and a Service "
-		        "has one leader's address: leave it out, or name a lock",
-		        c->target);
-		return NULL;
-	}
 	struct service_store *store = NULL;
-	if (c->address_later || service_host(c->address, host, err) == 0)
+	if (strncmp(c->lock, "none:", strlen("none:")) == 0)
+		err_set(err, ERR_USAGE,
+		        "without an election (--leader-elect=no, the lock none:) every replica leads, and a Service has one "
+		        "leader's address: leave it out, or name a lock");
+	else if (c->address_later || service_host(c->address, host, err) == 0)
 		store = ops->open(c->env, &t, c->lock, err);
-	service_target_fini(&t);
 	if (!store) {
 		err_wrap(err, "--service %.200s", c->target);
 		return NULL;
@@ -336,6 +299,8 @@ struct service *service_open(const struct service_config *c, struct err *err)
 	struct service *s = mem_zero(sizeof *s);
 	s->ops = ops;
 	s->store = store;
+	s->name = mem_printf("%s/%s", t.ns, t.name);
+	s->wish.host = s->host;
 	s->loop = c->env->loop;
 	s->election = mem_dup(c->name);
 	s->about.election = s->election;
@@ -352,6 +317,7 @@ void service_free(struct service *s)
 	ev_timer_stop(s->loop, &s->again);
 	ev_timer_stop(s->loop, &s->bound);
 	s->ops->close(s->store);
+	free(s->name);
 	free(s->trouble);
 	free(s->lock);
 	free(s->identity);

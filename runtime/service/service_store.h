@@ -44,10 +44,9 @@ typedef void service_done_fn(void *arg, const struct service_result *r);
 
 struct service_ops {
 	/* lock: the election's URL; a lock in the same kind of store says where that store is. Reads files: not on a
-	 * running loop. t: borrowed for the call. NULL with *err. */
-	struct service_store *(*open)(struct lock_env *env, const struct service_target *t, const char *lock,
+	 * running loop. t: borrowed for the call, which says its namespace, if it has none. NULL with *err. */
+	struct service_store *(*open)(struct lock_env *env, struct service_target *t, const char *lock,
 	                              struct err *err);
-	const char *(*name)(const struct service_store *s); /* "NAMESPACE/NAME" */
 	/* One at a time. done is called once, never from inside this call, at the latest at `by`. */
 	void (*apply)(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
 	              void *arg);

@@ -1,55 +1,39 @@
 #include "service/service_target.h"
 
-#include "base/mem.h"
-
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LABEL_MAX 63 /* RFC 1123: what names of Services and namespaces are */
-
-static bool is_label(const char *s)
+/* RFC 1123: what names of Services and namespaces are. */
+static bool take_label(char out[SERVICE_NAME_SIZE], const char *s, size_t len)
 {
-	size_t len = strlen(s);
-
-	return len && len <= LABEL_MAX && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == len && *s != '-' &&
-	       s[len - 1] != '-';
+	if (len == 0 || len >= SERVICE_NAME_SIZE || strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") < len ||
+	    *s == '-' || s[len - 1] == '-')
+		return false;
+	memcpy(out, s, len);
+	return true;
 }
 
-/* 1 to 65535; 0: it is something else. */
-static int port_of(const char *s)
+static bool take_port(int *port, const char *s)
 {
 	size_t digits = strspn(s, "0123456789");
 
-	if (!digits || digits > 5 || s[digits])
-		return 0;
-	int port = atoi(s);
-	return port <= 65535 ? port : 0;
+	*port = digits > 0 && digits <= 5 && !s[digits] ? atoi(s) : 0;
+	return *port > 0 && *port <= 65535;
 }
 
 int service_target_parse(struct service_target *t, const char *text, struct err *err)
 {
-	const char *slash = strchr(text, '/'), *name = slash ? slash + 1 : text, *colon = strchr(name, ':');
+	const char *slash = strchr(text, '/'), *name = slash ? slash + 1 : text, *port = strchrnul(name, ':');
 
-	*t = (struct service_target){
-		.ns = mem_dupn(text, slash ? (size_t)(slash - text) : 0),
-		.name = mem_dupn(name, colon ? (size_t)(colon - name) : strlen(name)),
-		.port = colon ? port_of(colon + 1) : 0,
-	};
-	if (is_label(t->name) && (slash ? is_label(t->ns) : true) && (!colon || t->port))
+	*t = (struct service_target){ 0 };
+	if ((!slash || take_label(t->ns, text, (size_t)(slash - text))) &&
+	    take_label(t->name, name, (size_t)(port - name)) && (!*port || take_port(&t->port, port + 1)))
 		return 0;
-	service_target_fini(t);
 	return err_set(err, ERR_USAGE,
 	               "\"%.200s\" is no Service: expected [NAMESPACE/]NAME[:PORT], names of a-z, 0-9 and '-', a port "
 	               "from 1 to 65535",
 	               text);
-}
-
-void service_target_fini(struct service_target *t)
-{
-	free(t->ns);
-	free(t->name);
-	*t = (struct service_target){ 0 };
 }
 
 /* Without a port and brackets; NULL: it is too long to be one. */

@@ -8,15 +8,16 @@
 
 #include <stdbool.h>
 
-struct service_target { /* owns its texts */
-	char *ns;       /* "": the lock's, if its URL names one, else the context's, or the pod's */
-	char *name;
+#define SERVICE_NAME_SIZE 64 /* of RFC 1123's labels, with their end */
+
+struct service_target {
+	char ns[SERVICE_NAME_SIZE]; /* "": the lock's, if its URL names one, else the context's, or the pod's */
+	char name[SERVICE_NAME_SIZE];
 	int port; /* where clients come to at the leader; 0: the targetPort of each of the Service's ports */
 };
 
-/* -1 with *err (ERR_USAGE); t is empty then. */
+/* -1 with *err (ERR_USAGE). */
 int service_target_parse(struct service_target *t, const char *text, struct err *err);
-void service_target_fini(struct service_target *t);
 
 #define SERVICE_HOST_SIZE 46 /* INET6_ADDRSTRLEN */
 

@@ -70,8 +70,8 @@ static void judge_write(const struct kube_request *r, enum service_aim aim)
 
 	must(strcmp(r->method, "POST") == 0 ? slice_missing : slice_ours);
 	must((aim == SERVICE_LOOK) == (strstr(r->path, "?dryRun=All") != NULL));
-	must(token && strcmp(token, "7") == 0);
-	must(json_is_array(endpoints) && json_array_size(endpoints) == (aim == SERVICE_PUBLISH));
+	must(token && (aim == SERVICE_LOOK || strcmp(token, "7") == 0));
+	must(json_array_size(endpoints) == (aim == SERVICE_PUBLISH));
 	json_decref(body);
 }
 
@@ -129,7 +129,7 @@ static void on_done(void *arg, const struct service_result *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct service_target web = { .ns = (char *)"default", .name = (char *)"web", .port = size & 1 ? 80 : 0 };
+	struct service_target web = { .ns = "default", .name = "web", .port = size & 1 ? 80 : 0 };
 	static const char *const hosts[] = { "10.0.0.1", "fd00::1" };
 	struct input in = { data, size };
 	struct err err;

@@ -16,18 +16,12 @@ struct service_store {
 };
 static struct service_store store;
 
-static struct service_store *store_open(struct lock_env *env, const struct service_target *t, const char *lock,
+static struct service_store *store_open(struct lock_env *env, struct service_target *t, const char *lock,
                                         struct err *err)
 {
 	(void)env, (void)t, (void)lock, (void)err;
 	store = (struct service_store){ 0 };
 	return &store;
-}
-
-static const char *store_name(const struct service_store *s)
-{
-	(void)s;
-	return "shop/web";
 }
 
 static void store_apply(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
@@ -49,9 +43,7 @@ static void store_close(struct service_store *s)
 	s->closed++;
 }
 
-static const struct service_ops ops = {
-	.open = store_open, .name = store_name, .apply = store_apply, .close = store_close
-};
+static const struct service_ops ops = { .open = store_open, .apply = store_apply, .close = store_close };
 
 static void answer(enum service_outcome outcome, bool wrote, const char *why)
 {

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "locks/kubernetes/kube_object.h"
+#include "service/service_store.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,9 +28,21 @@ static const char *text_in(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
+static const char *item_text(const json_t *list, size_t i)
+{
+	const char *text = json_string_value(json_array_get(list, i));
+
+	return text ? text : "";
+}
+
+static const json_t *metadata_of(const json_t *object)
+{
+	return json_object_get(object, "metadata");
+}
+
 static const char *name_of(const json_t *object)
 {
-	return text_in(json_object_get(object, "metadata"), "name");
+	return text_in(metadata_of(object), "name");
 }
 
 /* The endpoint-slice controller keeps the slices of a Service that has a selector. */
@@ -78,7 +91,9 @@ static json_t *slice_port(const json_t *port, int given, struct err *err)
 	return made;
 }
 
-json_t *endpoints_ports(const json_t *service, int port, struct err *err)
+/* The ports for the slice, which have the names of the Service's, since that is how they are matched. NULL with *err:
+ * this Service must not have a slice of ours. */
+static json_t *ports_of(const json_t *service, int port, struct err *err)
 {
 	const json_t *ports = json_object_get(spec_of(service), "ports");
 	size_t count = json_array_size(ports);
@@ -109,27 +124,19 @@ static const char *family_of(const char *host)
 	return strchr(host, ':') ? "IPv6" : "IPv4";
 }
 
-int endpoints_check_family(const json_t *service, const char *host, struct err *err)
+/* Whether the Service has addresses of this family at all, and the slice is for them, which cannot be changed. */
+static int check_family(const json_t *service, const json_t *slice, const char *host, struct err *err)
 {
 	const json_t *families = json_object_get(spec_of(service), "ipFamilies");
-	size_t count = json_array_size(families);
-	bool found = count == 0;
+	const char *type = text_in(slice, "addressType"), *family = family_of(host);
+	size_t count = json_array_size(families), i = 0;
 
-	for (size_t i = 0; i < count && !found; i++) {
-		const char *family = json_string_value(json_array_get(families, i));
-		found = family && strcmp(family, family_of(host)) == 0;
-	}
-	if (found)
-		return 0;
-	return err_set(err, ERR_USAGE, "its ipFamilies have no %s, and this candidate's address is %s", family_of(host),
-	               host);
-}
-
-int endpoints_check_type(const json_t *slice, const char *host, struct err *err)
-{
-	const char *type = text_in(slice, "addressType");
-
-	if (strcmp(type, family_of(host)) == 0)
+	while (i < count && strcmp(item_text(families, i), family) != 0)
+		i++;
+	if (count > 0 && i == count)
+		return err_set(err, ERR_USAGE, "its ipFamilies have no %s, and this candidate's address is %s", family,
+		               host);
+	if (!slice || strcmp(type, family) == 0)
 		return 0;
 	return err_set(
 		err, ERR_USAGE,
@@ -139,11 +146,6 @@ int endpoints_check_type(const json_t *slice, const char *host, struct err *err)
 }
 
 /* ---- the slice ---- */
-
-static const json_t *metadata_of(const json_t *object)
-{
-	return json_object_get(object, "metadata");
-}
 
 /* The annotation; -1: it is no token. */
 static int64_t token_of(const json_t *slice)
@@ -156,13 +158,14 @@ static int64_t token_of(const json_t *slice)
 	return *text >= '0' && *text <= '9' && !*end && errno == 0 ? token : -1;
 }
 
-enum endpoints_found endpoints_judge(const json_t *slice, const char *service, int64_t token, struct err *err)
+/* Whether it may be written: SERVICE_DONE, SERVICE_FENCED or SERVICE_REFUSED. */
+static enum service_outcome judge(const json_t *slice, const struct endpoints_wish *w, struct err *err)
 {
 	const json_t *labels = json_object_get(metadata_of(slice), "labels");
 	const char *name = name_of(slice);
 	const struct {
 		const char *label, *expected;
-	} ours[] = { { SERVICE_LABEL, service }, { MANAGER_LABEL, ENDPOINTS_MANAGER } };
+	} ours[] = { { SERVICE_LABEL, w->name }, { MANAGER_LABEL, ENDPOINTS_MANAGER } };
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
 		if (strcmp(text_in(labels, ours[i].label), ours[i].expected) == 0)
@@ -170,74 +173,41 @@ enum endpoints_found endpoints_judge(const json_t *slice, const char *service, i
 		err_set(err, ERR_FOREIGN,
 		        "the EndpointSlice %s has the label %s \"%.100s\", not \"%s\": it is somebody else's, and stays as it is",
 		        name, ours[i].label, text_in(labels, ours[i].label), ours[i].expected);
-		return ENDPOINTS_FOREIGN;
+		return SERVICE_REFUSED;
 	}
 	int64_t last = token_of(slice);
 	if (last < 0) {
 		err_set(err, ERR_FOREIGN,
 		        "the EndpointSlice %s has no token in its annotation " ENDPOINTS_TOKEN ", so it stays as it is",
 		        name);
-		return ENDPOINTS_FOREIGN;
+		return SERVICE_REFUSED;
 	}
-	if (last <= token)
-		return ENDPOINTS_OURS;
+	if (last <= w->token)
+		return SERVICE_DONE;
 	err_set(err, ERR_FOREIGN,
 	        "token %" PRId64 " has written the EndpointSlice %s, and ours is %" PRId64
 	        ": a newer leader has, or this election had another lock before; if so, delete the EndpointSlice",
-	        last, name, token);
-	return ENDPOINTS_NEWER;
+	        last, name, w->token);
+	return SERVICE_FENCED;
 }
 
-static json_t *owner_of(const json_t *service)
+static json_t *new_slice(const struct endpoints_wish *w)
 {
-	return json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name", name_of(service), "uid",
-	                 kube_object_uid(service));
+	const char *first = item_text(json_object_get(spec_of(w->service), "ipFamilies"), 0);
+	char *name = mem_printf("%s-lunarch", w->name);
+	json_t *made = json_pack("{s:s, s:s, s:s, s:{s:s, s:{s:s, s:s}, s:{}}, s:[]}", "apiVersion",
+	                         "discovery.k8s.io/v1", "kind", "EndpointSlice", "addressType",
+	                         w->host  ? family_of(w->host)
+	                         : *first ? first
+	                                  : "IPv4",
+	                         "metadata", "name", name, "labels", SERVICE_LABEL, w->name, MANAGER_LABEL,
+	                         ENDPOINTS_MANAGER, "annotations", "endpoints");
+
+	free(name);
+	return made;
 }
 
-static bool is_owned(const json_t *slice, const json_t *service)
-{
-	const json_t *owners = json_object_get(metadata_of(slice), "ownerReferences");
-	size_t count = json_array_size(owners);
-
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(text_in(json_array_get(owners, i), "uid"), kube_object_uid(service)) == 0)
-			return true;
-	return false;
-}
-
-bool endpoints_same(const json_t *slice, const json_t *service, const char *host, const json_t *ports, int64_t token)
-{
-	const json_t *endpoints = json_object_get(slice, "endpoints"), *first = json_array_get(endpoints, 0);
-	const json_t *addresses = json_object_get(first, "addresses");
-	const char *address = json_string_value(json_array_get(addresses, 0));
-	size_t count = json_array_size(endpoints);
-
-	if (token_of(slice) != token)
-		return false;
-	if (!host)
-		return count == 0;
-	return count == 1 && json_array_size(addresses) == 1 && address && strcmp(address, host) == 0 &&
-	       json_is_true(json_object_get(json_object_get(first, "conditions"), "ready")) &&
-	       json_equal((json_t *)json_object_get(slice, "ports"), (json_t *)ports) && is_owned(slice, service);
-}
-
-/* ---- what is sent ---- */
-
-static json_t *endpoints_of(const char *host)
-{
-	return host ? json_pack("[{s:[s], s:{s:b}}]", "addresses", host, "conditions", "ready", 1) : json_array();
-}
-
-static json_t *annotations_of(int64_t token)
-{
-	char text[32];
-
-	snprintf(text, sizeof text, "%" PRId64, token);
-	return json_pack("{s:s}", ENDPOINTS_TOKEN, text);
-}
-
-/* A merge patch replaces a whole list, so those that are there already are in it: but not other Services, as one that
- * was deleted, which had this name before. */
+/* Those that it has, but no other Service, as one that was deleted, which had this name before. */
 static json_t *owners_of(const json_t *slice, const json_t *service)
 {
 	const json_t *owners = json_object_get(metadata_of(slice), "ownerReferences");
@@ -247,39 +217,43 @@ static json_t *owners_of(const json_t *slice, const json_t *service)
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(text_in(json_array_get(owners, i), "kind"), "Service") != 0)
 			json_array_append(all, json_array_get(owners, i));
-	json_array_append_new(all, owner_of(service));
+	json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name",
+	                                     name_of(service), "uid", kube_object_uid(service)));
 	return all;
 }
 
-json_t *endpoints_patch(const json_t *slice, const json_t *service, const char *host, const json_t *ports,
-                        int64_t token)
+/* The server prints an empty list as null, which stays so. */
+static void put_endpoints(json_t *slice, const struct endpoints_wish *w)
 {
-	json_t *patch = json_pack("{s:{s:s, s:o}, s:o}", "metadata", "resourceVersion", kube_object_revision(slice),
-	                          "annotations", annotations_of(token), "endpoints", endpoints_of(host));
+	char token[32];
 
-	if (host) {
-		json_object_set_new(json_object_get(patch, "metadata"), "ownerReferences", owners_of(slice, service));
-		json_object_set(patch, "ports", (json_t *)ports);
-	}
-	return patch;
+	snprintf(token, sizeof token, "%" PRId64, w->token);
+	json_object_set_new(json_object_get(metadata_of(slice), "annotations"), ENDPOINTS_TOKEN, json_string(token));
+	if (w->published)
+		json_object_set_new(slice, "endpoints",
+		                    json_pack("[{s:[s], s:{s:b}}]", "addresses", w->host, "conditions", "ready", 1));
+	else if (json_array_size(json_object_get(slice, "endpoints")) > 0)
+		json_object_set_new(slice, "endpoints", json_array());
 }
 
-json_t *endpoints_create(const json_t *service, const char *host, bool published, const json_t *ports, int64_t token)
+json_t *endpoints_make(const json_t *slice, const struct endpoints_wish *w, struct service_result *r)
 {
-	char *name = mem_printf("%s-lunarch", name_of(service));
-	const char *first = json_string_value(json_array_get(json_object_get(spec_of(service), "ipFamilies"), 0));
-	const char *family = host ? family_of(host) : first ? first : "IPv4";
-	json_t *made =
-		json_pack("{s:s, s:s, s:s, s:{s:s, s:{s:s, s:s}, s:o}, s:o}", "apiVersion", "discovery.k8s.io/v1",
-	                  "kind", "EndpointSlice", "addressType", family, "metadata", "name", name, "labels",
-	                  SERVICE_LABEL, name_of(service), MANAGER_LABEL, ENDPOINTS_MANAGER, "annotations",
-	                  annotations_of(token), "endpoints", endpoints_of(published ? host : NULL));
+	json_t *ports = NULL;
 
-	if (*kube_object_uid(service))
-		json_object_set_new(json_object_get(made, "metadata"), "ownerReferences",
-		                    json_pack("[o]", owner_of(service)));
-	if (ports)
-		json_object_set(made, "ports", (json_t *)ports);
-	free(name);
+	r->outcome = slice ? judge(slice, w, &r->err) : SERVICE_DONE;
+	if (r->outcome != SERVICE_DONE)
+		return NULL;
+	if ((w->service && !(ports = ports_of(w->service, w->port, &r->err))) ||
+	    (w->published && check_family(w->service, slice, w->host, &r->err) < 0)) {
+		r->outcome = SERVICE_REFUSED;
+		json_decref(ports);
+		return NULL;
+	}
+	json_t *made = slice ? json_deep_copy(slice) : new_slice(w);
+	put_endpoints(made, w);
+	if (w->service) {
+		json_object_set_new(made, "ports", ports);
+		json_object_set_new(json_object_get(made, "metadata"), "ownerReferences", owners_of(slice, w->service));
+	}
 	return made;
 }

@@ -15,15 +15,14 @@
 
 struct service_store {
 	struct kube_api *api;
-	char *title, *ns, *name, *slice_name;
-	char *service_path, *slices_path, *slice_path;
-	int port;
+	struct service_target of;
+	char *slice_name, *slices_path;
+	char *host; /* of the last SERVICE_PUBLISH */
 
 	struct kube_call call;
 	void (*answered)(struct service_store *s, const struct kube_answer *a);
 	enum service_aim aim;
 	int64_t token;
-	char *host; /* of the last SERVICE_PUBLISH */
 	bool closing;
 	struct instant by;
 	json_t *service; /* as it was read in this attempt */
@@ -34,47 +33,30 @@ struct service_store {
 
 /* ---- the end of an attempt ---- */
 
-static void slice_finish(struct service_store *s, const struct service_result *r)
+static void slice_end(struct service_store *s, const struct service_result *r)
 {
 	json_decref(s->service);
 	s->service = NULL;
 	s->done(s->arg, r);
 }
 
-static void slice_end(struct service_store *s, enum service_outcome outcome, const struct err *why)
+/* An answer that is not the one hoped for. */
+static void slice_fail(struct service_store *s, const struct kube_answer *a, const char *kind, const char *name)
 {
-	struct service_result r = { .outcome = outcome };
-
-	if (why)
-		r.err = *why;
-	slice_finish(s, &r);
-}
-
-static void slice_is_so(struct service_store *s, bool wrote)
-{
-	slice_finish(s, &(struct service_result){ .outcome = SERVICE_DONE, .wrote = wrote });
-}
-
-/* An answer that is not the one hoped for. what: "Service web" */
-static void slice_fail(struct service_store *s, const struct kube_answer *a, const char *what, const char *name)
-{
-	const char *who = kube_api_config(s->api)->origin;
 	bool refused = a->status >= 400 && a->status < 500 && a->status != 429 && !a->repeated;
-	struct err err;
+	struct service_result r = { .outcome = refused ? SERVICE_REFUSED : SERVICE_FAILED, .err = a->err };
 
-	if (a->err.code != ERR_NONE)
-		err = a->err;
-	else if (a->status == 401)
-		kube_api_unauthorized(s->api, &err);
-	else if (a->status == 403)
-		err_set(&err, ERR_DENIED,
+	if (a->err.code == ERR_NONE && a->status == 401)
+		kube_api_unauthorized(s->api, &r.err);
+	else if (a->err.code == ERR_NONE && a->status == 403)
+		err_set(&r.err, ERR_DENIED,
 		        "403: %.300s. Needed: a Role in the namespace %s with the verb \"get\" of services, and \"get\", "
 		        "\"create\", \"patch\" of endpointslices (discovery.k8s.io), bound to whom %s names",
-		        a->message, s->ns, who);
-	else
-		err_set(&err, ERR_INVALID, "%s %s: %d: %.300s", what, name, a->status,
+		        a->message, s->of.ns, kube_api_config(s->api)->origin);
+	else if (a->err.code == ERR_NONE)
+		err_set(&r.err, ERR_INVALID, "%s %s: %d: %.300s", kind, name, a->status,
 		        *a->message ? a->message : "an unexpected answer");
-	slice_end(s, refused ? SERVICE_REFUSED : SERVICE_FAILED, &err);
+	slice_end(s, &r);
 }
 
 /* ---- requests ---- */
@@ -87,8 +69,8 @@ static void slice_on_answer(void *arg, const struct kube_answer *a)
 		s->answered(s, a);
 }
 
-/* body: taken; NULL: none. On the connection of Events, so that no renewal waits for it. */
-static void slice_ask(struct service_store *s, const char *method, const char *path, const char *kind, json_t *body,
+/* path, body: taken; body NULL: none. On the connection of Events, so that no renewal waits for it. */
+static void slice_ask(struct service_store *s, const char *method, char *path, json_t *body,
                       void (*answered)(struct service_store *s, const struct kube_answer *a))
 {
 	s->answered = answered;
@@ -97,157 +79,113 @@ static void slice_ask(struct service_store *s, const char *method, const char *p
 			       .client = KUBE_EVENTS,
 			       .method = method,
 			       .path = path,
-			       .kind = kind,
+			       .kind = strcmp(method, "PATCH") == 0 ? MERGE_PATCH : NULL,
 			       .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
 			       .by = s->by,
 			       .done = slice_on_answer,
 			       .arg = s,
 		       });
 	json_decref(body);
+	free(path);
 }
-
-/* ---- writing ---- */
 
 /* 409: another write came first. 404 of a patch: it was deleted meanwhile. */
-static void slice_on_patched(struct service_store *s, const struct kube_answer *a)
+static void slice_on_written(struct service_store *s, const struct kube_answer *a)
 {
-	if (a->err.code == ERR_NONE && a->status == 200)
-		slice_is_so(s, s->aim != SERVICE_LOOK);
-	else if (a->status == 409 || kube_answer_missing(a, s->slice_name))
-		slice_end(s, SERVICE_CONFLICT, NULL);
-	else
-		slice_fail(s, a, "EndpointSlice", s->slice_name);
-}
+	bool looks = s->aim == SERVICE_LOOK, answered = a->err.code == ERR_NONE;
 
-static void slice_on_created(struct service_store *s, const struct kube_answer *a)
-{
-	bool answered = a->err.code == ERR_NONE || a->unsent;
-
-	s->unsure = s->unsure || (!answered && s->aim != SERVICE_LOOK);
-	if (a->err.code == ERR_NONE && a->status == 201)
-		slice_is_so(s, s->aim != SERVICE_LOOK);
-	else if (a->status == 409)
-		slice_end(s, SERVICE_CONFLICT, NULL);
-	else
+	s->unsure = !looks && (s->unsure || !(answered || a->unsent));
+	if (answered && (a->status == 200 || a->status == 201)) {
+		s->unsure = false;
+		slice_end(s, &(struct service_result){ .outcome = SERVICE_DONE, .wrote = !looks });
+	} else if (a->status == 409 || kube_answer_missing(a, s->slice_name)) {
+		slice_end(s, &(struct service_result){ .outcome = SERVICE_CONFLICT });
+	} else {
 		slice_fail(s, a, "EndpointSlice", s->slice_name);
+	}
 }
 
 /* slice NULL: there is none. */
-static void slice_write(struct service_store *s, const json_t *slice, const json_t *ports)
+static void slice_change(struct service_store *s, json_t *slice)
 {
+	const struct endpoints_wish w = { .name = s->of.name,
+		                          .service = s->service,
+		                          .host = s->host,
+		                          .port = s->of.port,
+		                          .published = s->aim == SERVICE_PUBLISH,
+		                          .token = s->token };
+	struct service_result r = { .outcome = SERVICE_DONE };
 	const char *dry = s->aim == SERVICE_LOOK ? DRY_RUN : "";
-	const char *path = slice ? s->slice_path : s->slices_path;
-	bool published = s->aim == SERVICE_PUBLISH;
-	char *whole = mem_printf("%s%s", path, dry);
+	json_t *wanted = endpoints_make(slice, &w, &r);
 
-	if (slice)
-		slice_ask(s, "PATCH", whole, MERGE_PATCH,
-		          endpoints_patch(slice, s->service, published ? s->host : NULL, ports, s->token),
-		          slice_on_patched);
-	else
-		slice_ask(s, "POST", whole, NULL, endpoints_create(s->service, s->host, published, ports, s->token),
-		          slice_on_created);
-	free(whole);
-}
-
-/* ---- withdrawing ---- */
-
-static void slice_on_withdrawing(struct service_store *s, const struct kube_answer *a)
-{
-	struct err err;
-
-	if (kube_answer_missing(a, s->slice_name) && !s->unsure) {
-		slice_is_so(s, false);
-	} else if (kube_answer_missing(a, s->slice_name)) {
-		/* Made without an address, so that the request that was given up makes none. */
-		s->unsure = false;
-		s->service = json_pack("{s:{s:s}}", "metadata", "name", s->name);
-		json_t *body = endpoints_create(s->service, s->host, false, NULL, s->token);
-		slice_ask(s, "POST", s->slices_path, NULL, body, slice_on_created);
-	} else if (a->status != 200 || !a->object) {
-		slice_fail(s, a, "EndpointSlice", s->slice_name);
+	if (!wanted || (s->aim != SERVICE_LOOK && slice && json_equal(wanted, slice))) {
+		json_decref(wanted);
+		slice_end(s, &r);
+	} else if (slice) {
+		slice_ask(s, "PATCH", mem_printf("%s/%s%s", s->slices_path, s->slice_name, dry), wanted,
+		          slice_on_written);
 	} else {
-		enum endpoints_found found = endpoints_judge(a->object, s->name, s->token, &err);
-		if (found != ENDPOINTS_OURS)
-			slice_end(s, found == ENDPOINTS_NEWER ? SERVICE_FENCED : SERVICE_REFUSED, &err);
-		else if (endpoints_same(a->object, NULL, NULL, NULL, s->token))
-			slice_is_so(s, false);
-		else
-			slice_write(s, a->object, NULL);
+		slice_ask(s, "POST", mem_printf("%s%s", s->slices_path, dry), wanted, slice_on_written);
 	}
 }
 
-/* ---- publishing ---- */
-
+/* One that is not there is withdrawn. But if a request may make it yet, it is made without an address, so that the
+ * request makes none. */
 static void slice_on_slice(struct service_store *s, const struct kube_answer *a)
 {
-	bool missing = kube_answer_missing(a, s->slice_name), looks = s->aim == SERVICE_LOOK;
-	const char *host = looks ? NULL : s->host;
-	struct err err;
+	bool missing = kube_answer_missing(a, s->slice_name);
 
-	if (!missing && (a->status != 200 || !a->object)) {
+	if (missing && s->aim == SERVICE_WITHDRAW && !s->unsure) {
+		slice_end(s, &(struct service_result){ .outcome = SERVICE_DONE });
+	} else if (missing) {
+		slice_change(s, NULL);
+	} else if (a->status == 200 && a->object) {
+		json_object_del(json_object_get(a->object, "metadata"), "managedFields");
+		slice_change(s, a->object);
+	} else {
 		slice_fail(s, a, "EndpointSlice", s->slice_name);
-		return;
 	}
-	enum endpoints_found found =
-		missing ? ENDPOINTS_OURS : endpoints_judge(a->object, s->name, looks ? INT64_MAX : s->token, &err);
-	json_t *ports = found == ENDPOINTS_OURS ? endpoints_ports(s->service, s->port, &err) : NULL;
-	if (found == ENDPOINTS_NEWER)
-		slice_end(s, SERVICE_FENCED, &err);
-	else if (!ports || (host && !missing && endpoints_check_type(a->object, host, &err) < 0))
-		slice_end(s, SERVICE_REFUSED, &err);
-	else if (!missing && host && endpoints_same(a->object, s->service, host, ports, s->token))
-		slice_is_so(s, false);
-	else
-		slice_write(s, missing ? NULL : a->object, ports);
-	json_decref(ports);
+}
+
+static void slice_look(struct service_store *s)
+{
+	slice_ask(s, "GET", mem_printf("%s/%s", s->slices_path, s->slice_name), NULL, slice_on_slice);
 }
 
 static void slice_on_service(struct service_store *s, const struct kube_answer *a)
 {
-	struct err err;
+	struct service_result none = { .outcome = SERVICE_REFUSED };
 
-	if (kube_answer_missing(a, s->name)) {
-		err_set(&err, ERR_MISSING,
+	if (kube_answer_missing(a, s->of.name)) {
+		err_set(&none.err, ERR_MISSING,
 		        "there is no such Service: make one without a selector, and its addresses are kept here");
-		slice_end(s, SERVICE_REFUSED, &err);
-		return;
+		slice_end(s, &none);
+	} else if (a->status == 200 && a->object) {
+		s->service = json_incref(a->object);
+		slice_look(s);
+	} else {
+		slice_fail(s, a, "Service", s->of.name);
 	}
-	if (a->status != 200 || !a->object) {
-		slice_fail(s, a, "Service", s->name);
-		return;
-	}
-	s->service = json_incref(a->object);
-	json_t *ports = endpoints_ports(s->service, s->port, &err);
-	bool good = ports && (s->aim == SERVICE_LOOK || endpoints_check_family(s->service, s->host, &err) == 0);
-	json_decref(ports);
-	if (good)
-		slice_ask(s, "GET", s->slice_path, NULL, NULL, slice_on_slice);
-	else
-		slice_end(s, SERVICE_REFUSED, &err);
 }
 
 /* ---- the table ---- */
 
+/* Who only looks cannot be fenced: no token is larger than its. */
 static void slice_apply(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
                         void *arg)
 {
 	s->aim = w->aim;
-	s->token = w->token;
+	s->token = w->aim == SERVICE_LOOK ? INT64_MAX : w->token;
 	s->by = by;
 	s->done = done;
 	s->arg = arg;
 	if (w->aim == SERVICE_PUBLISH)
 		mem_replace(&s->host, w->host);
 	if (w->aim == SERVICE_WITHDRAW)
-		slice_ask(s, "GET", s->slice_path, NULL, NULL, slice_on_withdrawing);
+		slice_look(s);
 	else
-		slice_ask(s, "GET", s->service_path, NULL, NULL, slice_on_service);
-}
-
-static const char *slice_title(const struct service_store *s)
-{
-	return s->title;
+		slice_ask(s, "GET", mem_printf("/api/v1/namespaces/%s/services/%s", s->of.ns, s->of.name), NULL,
+		          slice_on_service);
 }
 
 static void slice_close(struct service_store *s)
@@ -255,38 +193,33 @@ static void slice_close(struct service_store *s)
 	s->closing = true;
 	kube_api_cancel(&s->call);
 	json_decref(s->service);
-	free(s->title);
-	free(s->ns);
-	free(s->name);
 	free(s->slice_name);
-	free(s->service_path);
 	free(s->slices_path);
-	free(s->slice_path);
 	free(s->host);
 	free(s);
 }
 
 /* A lock in Kubernetes says which kubeconfig and context count here, too, and, if it names one, which namespace. */
-static struct service_store *slice_open(struct lock_env *env, const struct service_target *t, const char *lock,
+static struct service_store *slice_open(struct lock_env *env, struct service_target *t, const char *lock,
                                         struct err *err)
 {
 	bool kube = strncmp(lock, "kube:", strlen("kube:")) == 0;
 	struct kube_url u = { 0 };
+	struct service_store *s = NULL;
 
 	if (kube && kube_url_parse(&u, lock + strlen("kube:"), err) < 0)
 		return NULL;
 	struct kube_api *api = kube_api_get(env, kube ? u.kubeconfig : "", kube ? u.context : "", err);
-	struct service_store *s = api ? mem_zero(sizeof *s) : NULL;
-	if (s) {
+	const char *ns = *t->ns ? t->ns : kube && *u.ns ? u.ns : api ? kube_api_config(api)->ns : "";
+	if (api && strlen(ns) >= sizeof t->ns) {
+		err_set(err, ERR_USAGE, "\"%.80s\" is no name of a namespace: it is too long", ns);
+	} else if (api) {
+		memmove(t->ns, ns, strlen(ns) + 1);
+		s = mem_zero(sizeof *s);
 		s->api = api;
-		s->ns = mem_dup(*t->ns ? t->ns : kube && *u.ns ? u.ns : kube_api_config(api)->ns);
-		s->name = mem_dup(t->name);
-		s->port = t->port;
-		s->title = mem_printf("%s/%s", s->ns, s->name);
-		s->slice_name = mem_printf("%s-lunarch", s->name);
-		s->service_path = mem_printf("/api/v1/namespaces/%s/services/%s", s->ns, s->name);
-		s->slices_path = mem_printf("/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices", s->ns);
-		s->slice_path = mem_printf("%s/%s", s->slices_path, s->slice_name);
+		s->of = *t;
+		s->slice_name = mem_printf("%s-lunarch", t->name);
+		s->slices_path = mem_printf("/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices", t->ns);
 	}
 	kube_url_fini(&u);
 	return s;
@@ -294,7 +227,6 @@ static struct service_store *slice_open(struct lock_env *env, const struct servi
 
 const struct service_ops kube_slice_ops = {
 	.open = slice_open,
-	.name = slice_title,
 	.apply = slice_apply,
 	.close = slice_close,
 };
