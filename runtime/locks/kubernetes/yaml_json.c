@@ -10,108 +10,67 @@
 #include <yaml.h>
 
 #define DEPTH 64
-#define NODES 100000            /* in the text, and after aliases: a few lines of YAML can mean billions of values */
-#define NAMES 1000              /* anchors and aliases: libyaml compares each with all before it */
-#define BYTES (8 * 1024 * 1024) /* of texts, after aliases */
-#define TOO_LONG "aliases make more than 8 MB of text of it"
+#define NODES 100000            /* with those that aliases repeat: a few lines of YAML can mean billions of values */
+#define BYTES (8 * 1024 * 1024) /* of texts, the same */
 
-struct yaml_conversion {
-	yaml_document_t *doc;
-	int nodes;
+struct yaml_reader {
+	yaml_parser_t parser;
+	json_t *anchors; /* name: value */
+	int nodes;       /* that may come yet */
 	size_t bytes;
 	struct err *err;
 };
 
-static int no_yaml(const yaml_parser_t *parser, struct err *err)
+static json_t *fail_at(const struct yaml_reader *r, const yaml_mark_t *at, const char *what)
 {
-	return err_set(err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", parser->problem_mark.line + 1,
-	               parser->problem_mark.column + 1, parser->problem ? parser->problem : "unreadable");
-}
-
-/* ---- what libyaml's loader must not see: it takes its time with depth, and its memory with everything ---- */
-
-struct counts {
-	int depth, nodes, names;
-};
-
-/* true: the end of the document. */
-static bool count_event(struct counts *c, const yaml_event_t *e)
-{
-	const yaml_char_t *anchor = NULL;
-
-	switch (e->type) {
-	case YAML_SCALAR_EVENT:
-		anchor = e->data.scalar.anchor;
-		c->nodes++;
-		break;
-	case YAML_SEQUENCE_START_EVENT:
-		anchor = e->data.sequence_start.anchor;
-		c->nodes++, c->depth++;
-		break;
-	case YAML_MAPPING_START_EVENT:
-		anchor = e->data.mapping_start.anchor;
-		c->nodes++, c->depth++;
-		break;
-	case YAML_ALIAS_EVENT:
-		c->names++;
-		break;
-	case YAML_SEQUENCE_END_EVENT:
-	case YAML_MAPPING_END_EVENT:
-		c->depth--;
-		break;
-	case YAML_NO_EVENT:
-	case YAML_STREAM_START_EVENT:
-	case YAML_DOCUMENT_START_EVENT:
-		break;
-	case YAML_STREAM_END_EVENT:
-	case YAML_DOCUMENT_END_EVENT:
-		return true;
-	}
-	c->names += anchor != NULL;
-	return false;
-}
-
-static int check_counts(const struct counts *c, const yaml_mark_t *at, struct err *err)
-{
-	if (c->depth > DEPTH)
-		return err_set(err, ERR_INVALID,
-		               "line %zu, column %zu: nested too deeply, at most %d levels are expected", at->line + 1,
-		               at->column + 1, DEPTH);
-	if (c->nodes > NODES)
-		return err_set(err, ERR_INVALID, "line %zu: more than %d values", at->line + 1, NODES);
-	if (c->names > NAMES)
-		return err_set(err, ERR_INVALID, "line %zu: more than %d anchors and aliases", at->line + 1, NAMES);
-	return 0;
-}
-
-/* The first document, which is all that is read. */
-static int check_size(yaml_parser_t *parser, struct err *err)
-{
-	struct counts c = { 0 };
-	yaml_event_t event;
-
-	for (bool ends = false; !ends;) {
-		if (!yaml_parser_parse(parser, &event))
-			return no_yaml(parser, err);
-		ends = count_event(&c, &event);
-		yaml_mark_t at = event.start_mark;
-		yaml_event_delete(&event);
-		if (check_counts(&c, &at, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/* ---- values ---- */
-
-static json_t *convert(struct yaml_conversion *r, int index, int depth);
-
-static json_t *node_fail(struct yaml_conversion *r, const yaml_node_t *node, const char *what)
-{
-	err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", node->start_mark.line + 1, node->start_mark.column + 1,
-	        what);
+	err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", at->line + 1, at->column + 1, what);
 	return NULL;
 }
+
+static int next_event(struct yaml_reader *r, yaml_event_t *e)
+{
+	if (yaml_parser_parse(&r->parser, e))
+		return 0;
+	return err_set(r->err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", r->parser.problem_mark.line + 1,
+	               r->parser.problem_mark.column + 1, r->parser.problem ? r->parser.problem : "unreadable");
+}
+
+/* ---- bounds ---- */
+
+static bool take_bytes(struct yaml_reader *r, size_t len)
+{
+	bool fits = len <= r->bytes;
+
+	r->bytes -= fits ? len : 0;
+	return fits;
+}
+
+/* Counts the value and all that is in it, as often as it is named. depth: of lists and maps around it. What is too much;
+ * NULL: nothing. */
+static const char *count_value(struct yaml_reader *r, json_t *value, int depth)
+{
+	const char *key, *wrong = NULL;
+	json_t *each;
+	size_t i;
+
+	if (depth >= DEPTH && (json_is_array(value) || json_is_object(value)))
+		return "nested too deeply, at most 64 levels are expected";
+	if (--r->nodes < 0)
+		return "more than 100000 values, with those that aliases repeat";
+	bool fits = take_bytes(r, json_string_length(value));
+	json_array_foreach(value, i, each)
+	{
+		wrong = wrong ? wrong : count_value(r, each, depth + 1);
+	}
+	json_object_foreach(value, key, each)
+	{
+		fits = fits && take_bytes(r, strlen(key));
+		wrong = wrong ? wrong : count_value(r, each, depth + 1);
+	}
+	return wrong ? wrong : fits ? NULL : "more than 8 MB of text, with what aliases repeat";
+}
+
+/* ---- scalars ---- */
 
 /* As JSON would print it, so that it can be turned back into the same text. */
 static bool is_whole(const char *s, size_t len)
@@ -121,15 +80,6 @@ static bool is_whole(const char *s, size_t len)
 	if (len == sign || len - sign > 18 || (s[sign] == '0' && (len > sign + 1 || sign)))
 		return false;
 	return strspn(s + sign, "0123456789") == len - sign;
-}
-
-/* false: that is too much. */
-static bool take_bytes(struct yaml_conversion *r, const yaml_node_t *node)
-{
-	bool fits = node->data.scalar.length <= r->bytes;
-
-	r->bytes -= fits ? node->data.scalar.length : 0;
-	return fits;
 }
 
 /* YAML 1.1's words, which client-go reads. -1: it is none of them. */
@@ -151,130 +101,161 @@ static bool is_null(const char *s)
 }
 
 /* !!binary is base64 of a text. */
-static json_t *convert_binary(struct yaml_conversion *r, const yaml_node_t *node)
+static json_t *read_binary(const struct yaml_reader *r, const yaml_event_t *e)
 {
 	struct buf b = { 0 };
-	bool good = http_unbase64(&b, (const char *)node->data.scalar.value, node->data.scalar.length) == 0;
+	bool good = http_unbase64(&b, (const char *)e->data.scalar.value, e->data.scalar.length) == 0;
 	json_t *text = good ? json_stringn(b.len ? b.data : "", b.len) : NULL;
 
 	buf_fini(&b);
-	return text ? text : node_fail(r, node, good ? "the text is not UTF-8" : "!!binary: expected base64");
+	return text ? text : fail_at(r, &e->start_mark, good ? "the text is not UTF-8" : "!!binary: expected base64");
 }
 
-static json_t *convert_scalar(struct yaml_conversion *r, const yaml_node_t *node)
+static json_t *read_scalar(const struct yaml_reader *r, const yaml_event_t *e)
 {
-	const char *s = (const char *)node->data.scalar.value;
-	size_t len = node->data.scalar.length;
+	const char *s = (const char *)e->data.scalar.value, *tag = (const char *)e->data.scalar.tag;
+	size_t len = e->data.scalar.length;
 
-	if (!take_bytes(r, node))
-		return node_fail(r, node, TOO_LONG);
-	if (strcmp((const char *)node->tag, "tag:yaml.org,2002:binary") == 0)
-		return convert_binary(r, node);
+	if (tag && strcmp(tag, "tag:yaml.org,2002:binary") == 0)
+		return read_binary(r, e);
+	bool plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	if (plain && is_null(s))
+		return json_null();
+	if (plain && is_whole(s, len))
+		return json_integer(strtoll(s, NULL, 10));
+	if (plain && truth_of(s) >= 0)
+		return json_boolean(truth_of(s));
 	json_t *text = json_stringn(s, len);
-	if (!text)
-		return node_fail(r, node, "the text is not UTF-8");
-	if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
-		return text;
-	int truth = truth_of(s);
-	bool null = is_null(s), whole = is_whole(s, len);
-	if (truth < 0 && !null && !whole)
-		return text;
-	json_decref(text);
-	return null ? json_null() : whole ? json_integer(strtoll(s, NULL, 10)) : json_boolean(truth);
+	return text ? text : fail_at(r, &e->start_mark, "the text is not UTF-8");
 }
 
-static json_t *convert_list(struct yaml_conversion *r, const yaml_node_t *node, int depth)
-{
-	json_t *list = json_array();
+/* ---- lists and maps ---- */
 
-	for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++)
-		if (json_array_append_new(list, convert(r, *i, depth + 1)) < 0) {
-			json_decref(list);
+static json_t *read_value(struct yaml_reader *r, const yaml_event_t *e, int depth);
+
+/* The value that comes next; NULL: it could not be read, or, where *ends, the list or map has ended. */
+static json_t *read_next(struct yaml_reader *r, int depth, bool *ends)
+{
+	yaml_event_t e;
+
+	*ends = false;
+	if (next_event(r, &e) < 0)
+		return NULL;
+	*ends = e.type == YAML_SEQUENCE_END_EVENT;
+	json_t *value = *ends ? NULL : read_value(r, &e, depth);
+	yaml_event_delete(&e);
+	return value;
+}
+
+static int read_list(struct yaml_reader *r, json_t *list, int depth)
+{
+	bool ends = false;
+	json_t *value;
+
+	while ((value = read_next(r, depth + 1, &ends)))
+		json_array_append_new(list, value);
+	return ends ? 0 : -1;
+}
+
+static int read_pair(struct yaml_reader *r, json_t *object, const yaml_event_t *key, int depth)
+{
+	const char *name = (const char *)key->data.scalar.value, *wrong = NULL;
+	bool ends;
+
+	if (key->type != YAML_SCALAR_EVENT || strlen(name) != key->data.scalar.length)
+		wrong = "a key is expected to be a text";
+	else if (strcmp(name, "<<") == 0)
+		wrong = "maps are not merged here (<<)";
+	else if (json_object_get(object, name))
+		wrong = "the key is there twice";
+	else if (!take_bytes(r, strlen(name)))
+		wrong = "more than 8 MB of text";
+	json_t *value = wrong ? fail_at(r, &key->start_mark, wrong) : read_next(r, depth + 1, &ends);
+	if (!value || json_object_set_new(object, name, value) == 0)
+		return value ? 0 : -1;
+	fail_at(r, &key->start_mark, "the key is not UTF-8");
+	return -1;
+}
+
+static int read_map(struct yaml_reader *r, json_t *object, int depth)
+{
+	for (;;) {
+		yaml_event_t key;
+		if (next_event(r, &key) < 0)
+			return -1;
+		bool ends = key.type == YAML_MAPPING_END_EVENT;
+		int done = ends ? 0 : read_pair(r, object, &key, depth);
+		yaml_event_delete(&key);
+		if (ends || done < 0)
+			return done;
+	}
+}
+
+/* e: where it begins. A value has its anchor's name when it is whole, so it cannot be in itself. */
+static json_t *read_value(struct yaml_reader *r, const yaml_event_t *e, int depth)
+{
+	bool list = e->type == YAML_SEQUENCE_START_EVENT, map = e->type == YAML_MAPPING_START_EVENT;
+	const yaml_char_t *anchor = list  ? e->data.sequence_start.anchor
+	                            : map ? e->data.mapping_start.anchor
+	                                  : e->data.scalar.anchor;
+	json_t *value;
+
+	if (e->type == YAML_ALIAS_EVENT) {
+		value = json_incref(json_object_get(r->anchors, (const char *)e->data.alias.anchor));
+		if (!value)
+			return fail_at(r, &e->start_mark, "an alias of nothing that stands before it");
+		anchor = NULL;
+	} else {
+		value = list ? json_array() : map ? json_object() : read_scalar(r, e);
+	}
+	const char *wrong = value ? count_value(r, value, depth) : NULL;
+	if (wrong)
+		fail_at(r, &e->start_mark, wrong);
+	if (wrong || (list && read_list(r, value, depth) < 0) || (map && read_map(r, value, depth) < 0)) {
+		json_decref(value);
+		return NULL;
+	}
+	if (value && anchor)
+		json_object_set(r->anchors, (const char *)anchor, value);
+	return value;
+}
+
+/* The first document, which is all that is read, to its end. */
+static json_t *read_document(struct yaml_reader *r)
+{
+	yaml_event_t e = { .type = YAML_STREAM_START_EVENT };
+	json_t *value;
+
+	while (e.type == YAML_STREAM_START_EVENT || e.type == YAML_DOCUMENT_START_EVENT) {
+		yaml_event_delete(&e);
+		if (next_event(r, &e) < 0)
 			return NULL;
-		}
-	return list;
-}
-
-static int convert_pair(struct yaml_conversion *r, json_t *object, const yaml_node_pair_t *pair, int depth)
-{
-	const yaml_node_t *key = yaml_document_get_node(r->doc, pair->key);
-
-	if (key->type != YAML_SCALAR_NODE || strlen((const char *)key->data.scalar.value) != key->data.scalar.length) {
-		node_fail(r, key, "a key is expected to be a text");
-		return -1;
 	}
-	if (!take_bytes(r, key)) {
-		node_fail(r, key, TOO_LONG);
-		return -1;
+	bool empty = e.type == YAML_STREAM_END_EVENT;
+	value = empty ? json_null() : read_value(r, &e, 0);
+	yaml_event_delete(&e);
+	if (empty || !value)
+		return value;
+	if (next_event(r, &e) < 0) {
+		json_decref(value);
+		return NULL;
 	}
-	const char *name = (const char *)key->data.scalar.value;
-	bool merges = strcmp(name, "<<") == 0;
-	if (merges || json_object_get(object, name)) {
-		node_fail(r, key, merges ? "maps are not merged here (<<)" : "the key is there twice");
-		return -1;
-	}
-	json_t *value = convert(r, pair->value, depth + 1);
-	if (!value)
-		return -1;
-	if (json_object_set_new(object, name, value) < 0) {
-		node_fail(r, key, "the key is not UTF-8");
-		return -1;
-	}
-	return 0;
-}
-
-static json_t *convert_map(struct yaml_conversion *r, const yaml_node_t *node, int depth)
-{
-	json_t *object = json_object();
-
-	for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++)
-		if (convert_pair(r, object, p, depth) < 0) {
-			json_decref(object);
-			return NULL;
-		}
-	return object;
-}
-
-static json_t *convert(struct yaml_conversion *r, int index, int depth)
-{
-	const yaml_node_t *node = yaml_document_get_node(r->doc, index);
-
-	if (depth > DEPTH)
-		return node_fail(r, node, "nested too deeply, or in itself, by its aliases");
-	if (--r->nodes < 0)
-		return node_fail(r, node, "aliases make too much of it");
-	if (node->type == YAML_SCALAR_NODE)
-		return convert_scalar(r, node);
-	return node->type == YAML_SEQUENCE_NODE ? convert_list(r, node, depth) : convert_map(r, node, depth);
-}
-
-static int begin_parser(yaml_parser_t *parser, const char *text, size_t len, struct err *err)
-{
-	if (!yaml_parser_initialize(parser))
-		return err_set(err, ERR_SYSTEM, "libyaml does not start");
-	yaml_parser_set_input_string(parser, (const unsigned char *)text, len);
-	return 0;
+	yaml_event_delete(&e);
+	return value;
 }
 
 json_t *yaml_json(const char *text, size_t len, struct err *err)
 {
-	yaml_parser_t parser;
-	yaml_document_t doc;
-	json_t *value = NULL;
+	struct yaml_reader r = { .nodes = NODES, .bytes = BYTES, .err = err };
 
-	if (begin_parser(&parser, text, len, err) < 0)
+	if (!yaml_parser_initialize(&r.parser)) {
+		err_set(err, ERR_SYSTEM, "libyaml does not start");
 		return NULL;
-	int sized = check_size(&parser, err);
-	yaml_parser_delete(&parser);
-	if (sized < 0 || begin_parser(&parser, text, len, err) < 0)
-		return NULL;
-	if (!yaml_parser_load(&parser, &doc)) {
-		no_yaml(&parser, err);
-	} else {
-		struct yaml_conversion r = { .doc = &doc, .nodes = NODES, .bytes = BYTES, .err = err };
-		value = yaml_document_get_root_node(&doc) ? convert(&r, 1, 0) : json_null();
-		yaml_document_delete(&doc);
 	}
-	yaml_parser_delete(&parser);
+	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
+	r.anchors = json_object();
+	json_t *value = read_document(&r);
+	json_decref(r.anchors);
+	yaml_parser_delete(&r.parser);
 	return value;
 }
