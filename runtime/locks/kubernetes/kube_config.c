@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define FILE_MAX_BYTES (4 * 1024 * 1024)
-#define FILES 16
 
 void kube_wipe(char *secret)
 {
@@ -82,114 +81,100 @@ static char *read_whole(const char *path, size_t *len, struct err *err)
 
 /* ---- looking into the files ---- */
 
-struct file {
-	char *path;
-	json_t *root;
-};
-struct files {
-	struct file each[FILES];
-	int count;
-};
-
 /* An entry of clusters, users or contexts, and the file it is in. */
 struct kube_config_entry {
 	const json_t *value;
-	const char *path, *section, *name;
+	const char *path, *part, *name;
 };
 
-static void files_fini(struct files *f)
+static const char *text_in(const json_t *object, const char *key)
 {
-	for (int i = 0; i < f->count; i++) {
-		free(f->each[i].path);
-		json_decref(f->each[i].root);
-	}
+	return json_string_value(json_object_get(object, key));
 }
 
-static int add_file(struct files *f, const char *path, bool may_miss, struct err *err)
+/* all: the files as kubectl merges them, with the first one's path; each entry has its own file's. */
+static void merge_file(json_t *all, json_t *root, const char *path)
+{
+	static const char *const sections[] = { "clusters", "users", "contexts" };
+	const char *current = text_in(root, "current-context");
+	json_t *each;
+	size_t n;
+
+	for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+		json_array_foreach(json_object_get(root, sections[i]), n, each)
+		{
+			json_object_set_new(each, "path", json_string(path));
+			json_array_append(json_object_get(all, sections[i]), each);
+		}
+	if (current && *current && !text_in(all, "current-context"))
+		json_object_set_new(all, "current-context", json_string(current));
+	if (!text_in(all, "path"))
+		json_object_set_new(all, "path", json_string(path));
+}
+
+static int add_file(json_t *all, const char *path, bool may_miss, struct err *err)
 {
 	size_t len;
 	struct err why = { 0 };
 	char *text = read_whole(path, &len, &why);
 
+	if (!text && why.code == ERR_MISSING && may_miss)
+		return 0;
 	if (!text) {
-		if (why.code == ERR_MISSING && may_miss)
-			return 0;
 		*err = why;
 		return err_wrap(err, "kubeconfig");
 	}
-	if (f->count == FILES) {
-		free(text);
-		return err_set(err, ERR_USAGE, "kubeconfig: more than %d files", FILES);
-	}
 	json_t *root = yaml_json(text, len, err);
+	bool good = json_is_object(root) || json_is_null(root);
 	kube_wipe(text);
-	if (root && !json_is_object(root) && !json_is_null(root))
+	if (good)
+		merge_file(all, root, path);
+	else if (root)
 		err_set(err, ERR_INVALID, "it is no map of clusters, contexts and users");
-	if (!root || (!json_is_object(root) && !json_is_null(root))) {
-		json_decref(root);
-		return err_wrap(err, "kubeconfig %s", path);
-	}
-	f->each[f->count++] = (struct file){ mem_dup(path), root };
-	return 0;
+	json_decref(root);
+	return good ? 0 : err_wrap(err, "kubeconfig %s", path);
 }
 
-static int add_files(struct files *f, const char *paths, struct err *err)
+static int add_files(json_t *all, const char *paths, struct err *err)
 {
 	bool several = strchr(paths, ':') != NULL;
 
 	for (const char *at = paths, *end; *at; at = *end ? end + 1 : end) {
 		end = strchrnul(at, ':');
 		char *path = mem_dupn(at, (size_t)(end - at));
-		int done = *path ? add_file(f, path, several, err) : 0;
+		int done = *path ? add_file(all, path, several, err) : 0;
 		free(path);
 		if (done < 0)
 			return -1;
 	}
-	if (f->count == 0)
+	if (!text_in(all, "path"))
 		return err_set(err, ERR_MISSING, "kubeconfig: none of the files %s exists", paths);
 	return 0;
 }
 
-/* The first file that has the entry wins, as kubectl merges. */
-static bool find_entry(const struct files *f, const char *section, const char *part, const char *name,
-                       struct kube_config_entry *out)
-{
-	for (int i = 0; i < f->count; i++) {
-		json_t *list = json_object_get(f->each[i].root, section), *each;
-		size_t n;
-		json_array_foreach(list, n, each)
-		{
-			const char *found = json_string_value(json_object_get(each, "name"));
-			if (!found || strcmp(found, name) != 0)
-				continue;
-			*out = (struct kube_config_entry){ json_object_get(each, part), f->each[i].path, section,
-				                           name };
-			return true;
-		}
-	}
-	return false;
-}
-
-static void list_names(const struct files *f, const char *section, struct buf *out)
-{
-	for (int i = 0; i < f->count; i++) {
-		json_t *list = json_object_get(f->each[i].root, section), *each;
-		size_t n;
-		json_array_foreach(list, n, each)
-		{
-			const char *name = json_string_value(json_object_get(each, "name"));
-			if (name)
-				buf_printf(out, "%s%s", out->len ? ", " : "", name);
-		}
-	}
-}
-
-static int no_entry(const struct files *f, const char *section, const char *what, const char *name, struct err *err)
+/* The first one of that name, as kubectl has it. part: "cluster", "user" or "context". */
+static int find_entry(const json_t *all, const char *part, const char *name, struct kube_config_entry *out,
+                      struct err *err)
 {
 	struct buf known = { 0 };
+	char section[16];
+	json_t *each;
+	size_t i;
 
-	list_names(f, section, &known);
-	err_set(err, ERR_MISSING, "kubeconfig %s: there is no %s \"%s\"; there are: %.300s", f->each[0].path, what,
+	snprintf(section, sizeof section, "%ss", part);
+	json_array_foreach(json_object_get(all, section), i, each)
+	{
+		const char *found = text_in(each, "name");
+		if (found && strcmp(found, name) == 0) {
+			*out = (struct kube_config_entry){ json_object_get(each, part), text_in(each, "path"), part,
+				                           name };
+			buf_fini(&known);
+			return 0;
+		}
+		if (found)
+			buf_printf(&known, "%s%s", known.len ? ", " : "", found);
+	}
+	err_set(err, ERR_MISSING, "kubeconfig %s: there is no %s \"%s\"; there are: %.300s", text_in(all, "path"), part,
 	        name, known.len ? known.data : "none");
 	buf_fini(&known);
 	return -1;
@@ -199,27 +184,40 @@ static int no_entry(const struct files *f, const char *section, const char *what
 
 static int bad(const struct kube_config_entry *e, const char *key, const char *expected, struct err *err)
 {
-	return err_set(err, ERR_INVALID, "kubeconfig %s: %s \"%s\": %s: expected %s", e->path, e->section, e->name, key,
+	return err_set(err, ERR_INVALID, "kubeconfig %s: %ss \"%s\": %s: expected %s", e->path, e->part, e->name, key,
 	               expected);
 }
 
-/* *out: the string, NULL if it is not there or empty. A number counts as the text that it was; what a truth value was,
- * as "yes" without quotes, is not known. */
+static bool is_given(const json_t *value)
+{
+	return value && !json_is_null(value) && !(json_is_string(value) && json_string_length(value) == 0);
+}
+
+/* A number counts as the text that it was; what a truth value was, as "yes" without quotes, is not known. NULL: it is no
+ * text. The caller's. */
+static char *plain_text(const json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	if (text && strlen(text) == json_string_length(value))
+		return mem_dup(text);
+	return json_is_integer(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+}
+
+/* *out: the text; as it was if there is none, or an empty one. */
 static int take_text(const struct kube_config_entry *e, const char *key, char **out, struct err *err)
 {
 	const json_t *value = json_object_get(e->value, key);
+	char *text = plain_text(value);
 
-	if (!value || json_is_null(value))
-		return 0;
-	if (json_is_integer(value)) {
-		free(*out);
-		*out = json_dumps(value, JSON_ENCODE_ANY);
+	if (!is_given(value)) {
+		free(text);
 		return 0;
 	}
-	if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+	if (!text)
 		return bad(e, key, json_is_boolean(value) ? "a text, in quotes" : "a text", err);
-	if (json_string_length(value))
-		mem_replace(out, json_string_value(value));
+	free(*out);
+	*out = text;
 	return 0;
 }
 
@@ -330,44 +328,42 @@ static int take_cluster(const struct kube_config_entry *e, struct kube_config *c
 
 /* ---- user ---- */
 
-static int add_header(const struct kube_config_entry *e, struct kube_config *c, const char *name, const char *value,
-                      struct err *err)
-{
-	size_t n = 0;
-
-	while (c->headers[n])
-		n++;
-	if (n == KUBE_HEADERS)
-		return bad(e, "as", "fewer groups and extra values", err);
-	if (strpbrk(value, "\r\n") || strpbrk(name, "\r\n: "))
-		return bad(e, "as", "no line breaks", err);
-	c->headers[n] = mem_printf("%s: %s", name, value);
-	return 0;
-}
-
-static int add_headers(const struct kube_config_entry *e, struct kube_config *c, const char *name, const json_t *list,
+/* value: a text, or a list of them: a header each. */
+static int add_headers(const struct kube_config_entry *e, struct kube_config *c, const char *name, const json_t *value,
                        struct err *err)
 {
 	json_t *each;
-	size_t i;
+	size_t i, n = 0;
 
-	if (list && !json_is_array(list) && !json_is_null(list))
-		return bad(e, "as", "lists of groups and extra values", err);
-	json_array_foreach((json_t *)list, i, each)
+	json_array_foreach((json_t *)value, i, each)
 	{
-		if (!json_is_string(each))
-			return bad(e, "as", "texts", err);
-		if (add_header(e, c, name, json_string_value(each), err) < 0)
+		if (add_headers(e, c, name, each, err) < 0)
 			return -1;
 	}
-	return 0;
+	if (json_is_array(value) || !is_given(value))
+		return 0;
+	char *text = plain_text(value);
+	while (c->headers[n])
+		n++;
+	if (text && !strpbrk(text, "\r\n") && n < KUBE_HEADERS)
+		c->headers[n] = mem_printf("%s: %s", name, text);
+	free(text);
+	return c->headers[n] ? 0 : bad(e, "as", "texts with no line breaks, and few of them", err);
 }
 
-static int add_extra(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
+static int take_impersonation(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
+	const json_t *user = json_object_get(e->value, "as"), *uid = json_object_get(e->value, "as-uid"),
+		     *groups = json_object_get(e->value, "as-groups");
 	json_t *extra = json_object_get(e->value, "as-user-extra"), *list;
 	const char *key;
 
+	if (!is_given(user) && (is_given(uid) || json_array_size(groups) || json_object_size(extra)))
+		return bad(e, "as", "a user to act as, since a uid, groups or extra values are given", err);
+	if (add_headers(e, c, "Impersonate-User", user, err) < 0 ||
+	    add_headers(e, c, "Impersonate-Uid", uid, err) < 0 ||
+	    add_headers(e, c, "Impersonate-Group", groups, err) < 0)
+		return -1;
 	json_object_foreach(extra, key, list)
 	{
 		struct buf name = { 0 };
@@ -379,28 +375,6 @@ static int add_extra(const struct kube_config_entry *e, struct kube_config *c, s
 			return -1;
 	}
 	return 0;
-}
-
-static int take_impersonation(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
-{
-	char *user = NULL, *uid = NULL;
-	int done = take_text(e, "as", &user, err) < 0 || take_text(e, "as-uid", &uid, err) < 0 ? -1 : 0;
-	const json_t *groups = json_object_get(e->value, "as-groups"),
-		     *extra = json_object_get(e->value, "as-user-extra");
-
-	if (done == 0 && !user && (uid || json_array_size(groups) || json_object_size(extra)))
-		done = bad(e, "as", "a user to act as, since a uid, groups or extra values are given", err);
-	if (done == 0 && user)
-		done = add_header(e, c, "Impersonate-User", user, err);
-	if (done == 0 && uid)
-		done = add_header(e, c, "Impersonate-Uid", uid, err);
-	if (done == 0)
-		done = add_headers(e, c, "Impersonate-Group", groups, err);
-	if (done == 0)
-		done = add_extra(e, c, err);
-	free(user);
-	free(uid);
-	return done;
 }
 
 static char **new_list(size_t count)
@@ -416,10 +390,9 @@ static int take_args(const struct kube_config_entry *e, const json_t *exec, stru
 	x->args = new_list(json_array_size(args));
 	json_array_foreach(args, i, each)
 	{
-		if (!json_is_string(each) && !json_is_integer(each))
+		x->args[i] = plain_text(each);
+		if (!x->args[i])
 			return bad(e, "exec.args", "texts", err);
-		x->args[i] =
-			json_is_string(each) ? mem_dup(json_string_value(each)) : json_dumps(each, JSON_ENCODE_ANY);
 	}
 	return 0;
 }
@@ -432,14 +405,14 @@ static int take_env(const struct kube_config_entry *e, const json_t *exec, struc
 	x->env = new_list(json_array_size(env));
 	json_array_foreach(env, i, each)
 	{
-		const char *name = json_string_value(json_object_get(each, "name"));
+		const char *name = text_in(each, "name");
 		const json_t *value = json_object_get(each, "value");
-		char *number = json_is_integer(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-		const char *text = number ? number : !value || json_is_null(value) ? "" : json_string_value(value);
-		if (!name || !text)
+		char *text = is_given(value) ? plain_text(value) : mem_dup("");
+		if (name && text)
+			x->env[i] = mem_printf("%s=%s", name, text);
+		free(text);
+		if (!x->env[i])
 			return bad(e, "exec.env", "names and values", err);
-		x->env[i] = mem_printf("%s=%s", name, text);
-		free(number);
 	}
 	return 0;
 }
@@ -449,7 +422,7 @@ static int take_env(const struct kube_config_entry *e, const json_t *exec, struc
 static int take_exec(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	const json_t *exec = json_object_get(e->value, "exec");
-	struct kube_config_entry inner = { exec, e->path, e->section, e->name };
+	struct kube_config_entry inner = { exec, e->path, e->part, e->name };
 	struct kube_exec *x = &c->exec;
 	char *mode = NULL;
 
@@ -533,23 +506,11 @@ static int describe_cluster(const struct kube_config_entry *cluster, const json_
 		json_object_set_new(about, "proxy-url", json_string(c->proxy));
 	json_array_foreach(extensions, i, each)
 	{
-		const char *name = json_string_value(json_object_get(each, "name"));
+		const char *name = text_in(each, "name");
 		if (name && strcmp(name, "client.authentication.k8s.io/exec") == 0)
 			json_object_set(about, "config", json_object_get(each, "extension"));
 	}
 	return describe_authority(c, about, err);
-}
-
-static char *current_context(const struct files *f, const char *wanted)
-{
-	if (wanted && *wanted)
-		return mem_dup(wanted);
-	for (int i = 0; i < f->count; i++) {
-		const char *name = json_string_value(json_object_get(f->each[i].root, "current-context"));
-		if (name && *name)
-			return mem_dup(name);
-	}
-	return NULL;
 }
 
 static void drop_secrets(struct kube_config *c)
@@ -563,7 +524,7 @@ static void drop_secrets(struct kube_config *c)
 	mem_replace(&c->exec.command, NULL);
 }
 
-static int take_named(const struct files *f, const struct kube_config_entry *context, struct kube_config *c,
+static int take_named(const json_t *all, const struct kube_config_entry *context, struct kube_config *c,
                       struct err *err)
 {
 	char *cluster = NULL, *user = NULL;
@@ -571,19 +532,10 @@ static int take_named(const struct files *f, const struct kube_config_entry *con
 	int done = -1;
 
 	if (take_text(context, "cluster", &cluster, err) < 0 || take_text(context, "user", &user, err) < 0 ||
-	    take_text(context, "namespace", &c->ns, err) < 0)
-		goto out;
-	if (!cluster || !find_entry(f, "clusters", "cluster", cluster, &e)) {
-		no_entry(f, "clusters", "cluster", cluster ? cluster : "", err);
-		goto out;
-	}
-	if (user && !find_entry(f, "users", "user", user, &u)) {
-		no_entry(f, "users", "user", user, err);
-		goto out;
-	}
-	if (take_cluster(&e, c, err) < 0 || (user && take_user(&u, c, err) < 0))
-		goto out;
-	if (describe_cluster(&e, json_object_get(u.value, "exec"), c, err) < 0)
+	    take_text(context, "namespace", &c->ns, err) < 0 ||
+	    find_entry(all, "cluster", cluster ? cluster : "", &e, err) < 0 ||
+	    (user && find_entry(all, "user", user, &u, err) < 0) || take_cluster(&e, c, err) < 0 ||
+	    (user && take_user(&u, c, err) < 0) || describe_cluster(&e, json_object_get(u.value, "exec"), c, err) < 0)
 		goto out;
 	if (strncmp(c->server, "http://", 7) == 0)
 		drop_secrets(c); /* as client-go: not over a line that all can read */
@@ -594,34 +546,29 @@ out:
 	return done;
 }
 
-static int take_context(const struct files *f, const char *wanted, struct kube_config *c, struct err *err)
+static int take_context(const json_t *all, const char *wanted, struct kube_config *c, struct err *err)
 {
-	char *name = current_context(f, wanted);
+	const char *name = wanted && *wanted ? wanted : text_in(all, "current-context");
 	struct kube_config_entry e;
-	int done;
 
 	if (!name)
 		return err_set(err, ERR_USAGE, "kubeconfig %s: it has no current-context: say which with ?context=NAME",
-		               f->each[0].path);
-	if (find_entry(f, "contexts", "context", name, &e)) {
-		done = take_named(f, &e, c, err);
-		c->origin = mem_printf("the context %s of %s", name, e.path);
-		if (!c->ns)
-			c->ns = mem_dup("default");
-	} else {
-		done = no_entry(f, "contexts", "context", name, err);
-	}
-	free(name);
-	return done;
+		               text_in(all, "path"));
+	if (find_entry(all, "context", name, &e, err) < 0 || take_named(all, &e, c, err) < 0)
+		return -1;
+	c->origin = mem_printf("the context %s of %s", name, e.path);
+	if (!c->ns)
+		c->ns = mem_dup("default");
+	return 0;
 }
 
 int kube_config_from_files(struct kube_config *c, const char *paths, const char *context, struct err *err)
 {
-	struct files f = { 0 };
+	json_t *all = json_pack("{s:[], s:[], s:[]}", "clusters", "users", "contexts");
 
 	*c = (struct kube_config){ 0 };
-	int done = add_files(&f, paths, err) < 0 || take_context(&f, context, c, err) < 0 ? -1 : 0;
-	files_fini(&f);
+	int done = add_files(all, paths, err) < 0 || take_context(all, context, c, err) < 0 ? -1 : 0;
+	json_decref(all);
 	if (done < 0)
 		kube_config_fini(c);
 	return done;
