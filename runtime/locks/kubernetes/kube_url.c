@@ -103,35 +103,11 @@ static int take_option(struct kube_url *u, const char *name, const char *value, 
 		return take_label(u, value, err);
 	if (strcmp(name, "owner") == 0)
 		return take_owner(u, value, err);
-	if (strcmp(name, "context") == 0)
-		mem_replace(&u->context, value);
-	else if (strcmp(name, "kubeconfig") == 0)
-		mem_replace(&u->kubeconfig, value);
-	else
-		return err_set(
-			err, ERR_USAGE,
-			"?%.60s=: there is no such option; there are resource, context, kubeconfig, label and owner",
-			name);
+	mem_replace(strcmp(name, "context") == 0 ? &u->context : &u->kubeconfig, value);
 	return 0;
 }
 
-static int take_options(struct kube_url *u, const char *query, struct err *err)
-{
-	while (*query) {
-		size_t len = strcspn(query, "&"), name_len = strcspn(query, "=&");
-		char *name = decode(query, name_len),
-		     *value = decode(query + name_len + (name_len < len), len - name_len - (name_len < len));
-		int done = take_option(u, name, value, err);
-		free(name);
-		free(value);
-		if (done < 0)
-			return -1;
-		query += len + (query[len] == '&');
-	}
-	return 0;
-}
-
-static int parse(struct kube_url *u, const char *text, struct err *err)
+static int take(struct kube_url *u, const char *text, const struct lock_url *options, struct err *err)
 {
 	size_t len = strcspn(text, "?");
 	const char *slash = strncmp(text, "//", 2) == 0 ? strchr(text + 2, '/') : NULL;
@@ -149,20 +125,32 @@ static int parse(struct kube_url *u, const char *text, struct err *err)
 		return err_set(err, ERR_USAGE,
 		               "\"%.80s\" is no name of an object: expected at most 253 of a-z, 0-9, '-' and '.'",
 		               u->name);
-	return take_options(u, text[len] ? text + len + 1 : "", err);
+	for (int i = 0; i < options->options; i++)
+		if (take_option(u, options->option[i].name, options->option[i].value, err) < 0)
+			return -1;
+	return 0;
 }
 
 int kube_url_parse(struct kube_url *u, const char *text, struct err *err)
 {
+	static const char *const known[] = { "resource", "context", "kubeconfig", "label", "owner", NULL };
+	char *lock = mem_printf("kube:%.300s", text);
+	const char *query = strchr(text, '?');
+	struct lock_url options;
+	int done = lock_url_parse_options(&options, lock, query ? query + 1 : "", known, err);
+
 	*u = (struct kube_url){ .resource = mem_dup("leases"),
 		                .context = mem_dup(""),
 		                .kubeconfig = mem_dup(""),
 		                .kind = { KUBE_LEASE },
 		                .kinds = 1 };
-	if (parse(u, text, err) == 0)
-		return 0;
-	kube_url_fini(u);
-	return err_wrap(err, "lock \"kube:%.300s\"", text);
+	if (done == 0 && take(u, text, &options, err) < 0)
+		done = err_wrap(err, "lock \"%s\"", lock);
+	lock_url_fini(&options);
+	if (done < 0)
+		kube_url_fini(u);
+	free(lock);
+	return done;
 }
 
 void kube_url_fini(struct kube_url *u)
