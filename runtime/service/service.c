@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "locks/lock.h"
+#include "loop/timer_after.h"
 
 #include <ev.h>
 #include <inttypes.h>
@@ -45,14 +46,6 @@ struct service {
 
 static void service_try(struct service *s);
 
-static void service_set_timer(struct service *s, ev_timer *t, nsec after)
-{
-	ev_now_update(s->loop);
-	ev_timer_stop(s->loop, t);
-	ev_timer_set(t, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(s->loop, t);
-}
-
 static void service_answer(struct service *s)
 {
 	void (*done)(void *) = s->done;
@@ -76,7 +69,7 @@ static void service_try_later(struct service *s)
 	nsec pause = PAUSE_LEAST << (s->tries < 8 ? s->tries : 8);
 
 	s->tries++;
-	service_set_timer(s, &s->again, pause < PAUSE_MOST ? pause : PAUSE_MOST);
+	timer_after(s->loop, &s->again, pause < PAUSE_MOST ? pause : PAUSE_MOST);
 }
 
 static void service_on_good(struct service *s, bool wrote)
@@ -95,7 +88,7 @@ static void service_on_good(struct service *s, bool wrote)
 		log_event(LOG_INFO, &s->about, "service_withdrawn", "the Service %s leads to nobody", s->name);
 	s->settled = s->published = publishes;
 	if (publishes)
-		service_set_timer(s, &s->again, KEEP_EVERY);
+		timer_after(s->loop, &s->again, KEEP_EVERY);
 	else
 		service_give_up(s);
 }
@@ -175,7 +168,7 @@ static void service_want(struct service *s, enum service_aim aim)
 	s->stale = s->busy;
 	ev_timer_stop(s->loop, &s->again);
 	if (!s->busy && aim != SERVICE_NOTHING)
-		service_set_timer(s, &s->again, 0);
+		timer_after(s->loop, &s->again, 0);
 }
 
 static void service_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -235,7 +228,7 @@ bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), v
 		return false;
 	s->done = done;
 	s->arg = arg;
-	service_set_timer(s, &s->bound, within);
+	timer_after(s->loop, &s->bound, within);
 	return true;
 }
 

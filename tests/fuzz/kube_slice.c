@@ -23,10 +23,11 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 	return (struct kube_api *)&config;
 }
 
-void kube_api_unauthorized(const struct kube_api *a, struct err *err)
+void kube_api_explain(const struct kube_api *a, const struct kube_answer *answer, const char *ns, const char *needed,
+                      struct err *err)
 {
-	(void)a;
-	err_set(err, ERR_DENIED, "401");
+	(void)a, (void)ns, (void)needed;
+	err_set(err, ERR_DENIED, "%d", answer->status);
 }
 
 const struct kube_config *kube_api_config(const struct kube_api *a)

@@ -2,8 +2,10 @@
 
 #include "base/json_bound.h"
 #include "base/mem.h"
+#include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_proxy.h"
 #include "locks/lock.h"
+#include "loop/timer_after.h"
 #include "version.h"
 
 #include <jansson.h>
@@ -14,9 +16,11 @@
 #define STALL (10 * NSEC_PER_SEC)
 #define CONNECT (10 * NSEC_PER_SEC)
 #define TEXT_MAX 65536
-#define KEEP_WARM 75. /* seconds: API servers close what has been idle for 90 (k8s.io/apiserver, secure_serving.go) */
+#define KEEP_WARM \
+	(75 * NSEC_PER_SEC) /* API servers close what has been idle for 90 (k8s.io/apiserver, secure_serving.go) */
 #define TOO_MANY 429
 #define UNAUTHORIZED 401
+#define FORBIDDEN 403
 
 struct kube_api {
 	struct kube_api *next;
@@ -45,7 +49,7 @@ const struct kube_config *kube_api_config(const struct kube_api *a)
 	return &a->config;
 }
 
-void kube_api_unauthorized(const struct kube_api *a, struct err *err)
+static void api_explain_unauthorized(const struct kube_api *a, struct err *err)
 {
 	const struct kube_config *c = &a->config;
 
@@ -63,12 +67,32 @@ struct ev_loop *kube_api_loop(const struct kube_api *a)
 	return a->env->loop;
 }
 
+void kube_api_explain(const struct kube_api *a, const struct kube_answer *answer, const char *ns, const char *needed,
+                      struct err *err)
+{
+	int status = answer->status;
+
+	if (answer->err.code != ERR_NONE)
+		*err = answer->err;
+	else if (status == UNAUTHORIZED)
+		api_explain_unauthorized(a, err);
+	else if (status == FORBIDDEN)
+		err_set(err, ERR_DENIED,
+		        "403: %.300s. Needed: a Role in the namespace %s with %s, bound to whom %s names",
+		        answer->message, ns, needed, a->config.origin);
+	else
+		err_set(err,
+		        status == 404                         ? ERR_MISSING
+		        : status == TOO_MANY || status >= 500 ? ERR_UNREACHABLE
+		                                              : ERR_INVALID,
+		        "%d: %s%.300s", status, status == TOO_MANY ? "the API server has too much to do: " : "",
+		        *answer->message ? answer->message : "an unexpected answer");
+}
+
 bool kube_answer_missing(const struct kube_answer *a, const char *name)
 {
-	const char *reason = json_string_value(json_object_get(a->object, "reason"));
-	const char *found = json_string_value(json_object_get(json_object_get(a->object, "details"), "name"));
-
-	return a->status == 404 && reason && strcmp(reason, "NotFound") == 0 && found && strcmp(found, name) == 0;
+	return a->status == 404 && strcmp(kube_text(a->object, "reason"), "NotFound") == 0 &&
+	       strcmp(kube_text(json_object_get(a->object, "details"), "name"), name) == 0;
 }
 
 /* ---- the end of a call ---- */
@@ -112,10 +136,7 @@ static nsec call_left(const struct kube_call *c)
 
 static void call_arm(struct kube_call *c, nsec after)
 {
-	ev_now_update(c->api->env->loop);
-	ev_timer_stop(c->api->env->loop, &c->timer);
-	ev_timer_set(&c->timer, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(c->api->env->loop, &c->timer);
+	timer_after(c->api->env->loop, &c->timer, after);
 }
 
 /* Told in another turn of the loop: the caller may still be inside kube_api_start. */
@@ -222,7 +243,6 @@ static void call_on_http_done(void *arg, const struct http_result *r, const stru
 		.repeated = r->repeated,
 		.sent_at = r->sent_at,
 		.err = r->err,
-		.message = "",
 	};
 	bool aside = c->text.len > 0;
 	struct err why;
@@ -232,9 +252,7 @@ static void call_on_http_done(void *arg, const struct http_result *r, const stru
 		a.err = why;
 	if (json_is_object(body))
 		a.object = body;
-	const char *message = json_string_value(json_object_get(body, "message"));
-	if (message)
-		a.message = message;
+	a.message = kube_text(body, "message");
 	if (a.err.code != ERR_NONE && !c->streams)
 		err_wrap(&a.err, "%s", c->api->config.origin);
 	call_finish(c, &a);
@@ -335,13 +353,6 @@ static void call_send(struct kube_call *c)
 	free(url);
 }
 
-static void api_keep_warm(struct kube_api *a, double after)
-{
-	ev_now_update(a->env->loop);
-	ev_timer_set(&a->idle, after, 0.);
-	ev_timer_start(a->env->loop, &a->idle);
-}
-
 static void api_on_warm(void *arg, const struct kube_answer *answer)
 {
 	(void)arg, (void)answer; /* whatever it was, the connection has been used */
@@ -352,7 +363,7 @@ static void api_on_idle(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct kube_api *a = w->data;
 	struct instant now = clock_now();
-	double idle = (double)elapsed_holder(a->worked_at, now) / NSEC_PER_SEC;
+	nsec idle = elapsed_holder(a->worked_at, now);
 
 	(void)loop, (void)events;
 	if (http_stats(a->clients[KUBE_WATCH]).calls == 0)
@@ -366,7 +377,7 @@ static void api_on_idle(struct ev_loop *loop, ev_timer *w, int events)
 				       .by = instant_add(now, CONNECT),
 				       .done = api_on_warm,
 			       });
-	api_keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
+	timer_after(a->env->loop, &a->idle, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
 }
 
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
@@ -374,7 +385,7 @@ void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_r
 	if (r->client == KUBE_WORK)
 		a->worked_at = clock_now();
 	if (r->client == KUBE_WATCH && !ev_is_active(&a->idle))
-		api_keep_warm(a, KEEP_WARM);
+		timer_after(a->env->loop, &a->idle, KEEP_WARM);
 	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
 	c->r.path = mem_dup(r->path);
 	ev_init(&c->timer, call_on_timer);

@@ -24,8 +24,6 @@ struct lock_env;
 /* The one for that kubeconfig and context ("" = the default ones), made if need be; it lives as long as the env.
  * NULL with *err. Reads files. */
 struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err);
-/* What a 401 says, for people: which credentials were not accepted, or not sent. */
-void kube_api_unauthorized(const struct kube_api *a, struct err *err);
 
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
@@ -61,6 +59,11 @@ struct kube_answer {
 /* Is it the object of this name that is missing? A 404 may also mean that the server does not know the path or the
  * group. */
 bool kube_answer_missing(const struct kube_answer *a, const char *name);
+
+/* What an answer says that is not the one hoped for, for people. ns, needed: the namespace, and the rights in it, that a
+ * 403 lacks, as 'the verb "get" of leases'. */
+void kube_api_explain(const struct kube_api *a, const struct kube_answer *answer, const char *ns, const char *needed,
+                      struct err *err);
 
 struct kube_call; /* embedded in its owner's struct; zero before the first use; busy until done */
 

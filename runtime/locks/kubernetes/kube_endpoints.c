@@ -21,13 +21,6 @@ static const json_t *spec_of(const json_t *object)
 	return json_object_get(object, "spec");
 }
 
-static const char *text_in(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 static const char *item_text(const json_t *list, size_t i)
 {
 	const char *text = json_string_value(json_array_get(list, i));
@@ -42,14 +35,14 @@ static const json_t *metadata_of(const json_t *object)
 
 static const char *name_of(const json_t *object)
 {
-	return text_in(metadata_of(object), "name");
+	return kube_text(metadata_of(object), "name");
 }
 
 /* The endpoint-slice controller keeps the slices of a Service that has a selector. */
 static int check_unselected(const json_t *service, struct err *err)
 {
 	const json_t *selector = json_object_get(spec_of(service), "selector");
-	const char *type = text_in(spec_of(service), "type");
+	const char *type = kube_text(spec_of(service), "type");
 
 	if (json_object_size(selector) > 0) {
 		char *text = json_dumps(selector, JSON_COMPACT);
@@ -71,7 +64,7 @@ static int check_unselected(const json_t *service, struct err *err)
 static json_t *slice_port(const json_t *port, int given, struct err *err)
 {
 	const json_t *target = json_object_get(port, "targetPort"), *app = json_object_get(port, "appProtocol");
-	const char *protocol = text_in(port, "protocol");
+	const char *protocol = kube_text(port, "protocol");
 	json_int_t number = given                     ? given
 	                    : json_is_integer(target) ? json_integer_value(target)
 	                    : target                  ? 0
@@ -81,10 +74,10 @@ static json_t *slice_port(const json_t *port, int given, struct err *err)
 		err_set(err, ERR_USAGE,
 		        "its port \"%.63s\" has the targetPort \"%.63s\", which only a pod's container can say: give it a number, "
 		        "or name the Service as NAME:PORT",
-		        text_in(port, "name"), json_string_value(target) ? json_string_value(target) : "?");
+		        kube_text(port, "name"), json_string_value(target) ? json_string_value(target) : "?");
 		return NULL;
 	}
-	json_t *made = json_pack("{s:s, s:I, s:s}", "name", text_in(port, "name"), "port", number, "protocol",
+	json_t *made = json_pack("{s:s, s:I, s:s}", "name", kube_text(port, "name"), "port", number, "protocol",
 	                         *protocol ? protocol : "TCP");
 	if (json_is_string(app))
 		json_object_set(made, "appProtocol", (json_t *)app);
@@ -128,7 +121,7 @@ static const char *family_of(const char *host)
 static int check_family(const json_t *service, const json_t *slice, const char *host, struct err *err)
 {
 	const json_t *families = json_object_get(spec_of(service), "ipFamilies");
-	const char *type = text_in(slice, "addressType"), *family = family_of(host);
+	const char *type = kube_text(slice, "addressType"), *family = family_of(host);
 	size_t count = json_array_size(families), i = 0;
 
 	while (i < count && strcmp(item_text(families, i), family) != 0)
@@ -150,7 +143,7 @@ static int check_family(const json_t *service, const json_t *slice, const char *
 /* The annotation; -1: it is no token. */
 static int64_t token_of(const json_t *slice)
 {
-	const char *text = text_in(json_object_get(metadata_of(slice), "annotations"), ENDPOINTS_TOKEN);
+	const char *text = kube_text(json_object_get(metadata_of(slice), "annotations"), ENDPOINTS_TOKEN);
 	char *end;
 
 	errno = 0;
@@ -168,11 +161,11 @@ static enum service_outcome judge(const json_t *slice, const struct endpoints_wi
 	} ours[] = { { SERVICE_LABEL, w->name }, { MANAGER_LABEL, ENDPOINTS_MANAGER } };
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-		if (strcmp(text_in(labels, ours[i].label), ours[i].expected) == 0)
+		if (strcmp(kube_text(labels, ours[i].label), ours[i].expected) == 0)
 			continue;
 		err_set(err, ERR_FOREIGN,
 		        "the EndpointSlice %s has the label %s \"%.100s\", not \"%s\": it is somebody else's, and stays as it is",
-		        name, ours[i].label, text_in(labels, ours[i].label), ours[i].expected);
+		        name, ours[i].label, kube_text(labels, ours[i].label), ours[i].expected);
 		return SERVICE_REFUSED;
 	}
 	int64_t last = token_of(slice);
@@ -215,7 +208,7 @@ static json_t *owners_of(const json_t *slice, const json_t *service)
 	json_t *all = json_array();
 
 	for (size_t i = 0; i < count; i++)
-		if (strcmp(text_in(json_array_get(owners, i), "kind"), "Service") != 0)
+		if (strcmp(kube_text(json_array_get(owners, i), "kind"), "Service") != 0)
 			json_array_append(all, json_array_get(owners, i));
 	json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name",
 	                                     name_of(service), "uid", kube_object_uid(service)));

@@ -6,8 +6,10 @@
 #include "base/spawn.h"
 #include "lease/record.h"
 #include "locks/kubernetes/kube_config.h"
+#include "locks/kubernetes/kube_object.h"
 #include "locks/lock.h"
 #include "loop/reaper.h"
+#include "loop/timer_after.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -56,11 +58,12 @@ static void take_expiry(const json_t *status, struct kube_exec_result *r)
 		r->expires_s = us / 1000000;
 }
 
-static const char *text_of(const json_t *status, const char *key)
+/* NULL: there is none. */
+static const char *given_text(const json_t *status, const char *key)
 {
-	const char *text = json_string_value(json_object_get(status, key));
+	const char *text = kube_text(status, key);
 
-	return text && *text ? text : NULL;
+	return *text ? text : NULL;
 }
 
 void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, json_t **keep)
@@ -68,25 +71,25 @@ void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_ex
 	struct err why = { 0 };
 	json_t *root = *keep = json_bound_load(text, strlen(text), JSON_REJECT_DUPLICATES, VALUES_MAX, &why);
 	const json_t *status = json_object_get(root, "status");
-	const char *version = text_of(root, "apiVersion"), *kind = text_of(root, "kind");
+	const char *version = kube_text(root, "apiVersion");
 
 	*r = (struct kube_exec_result){ .expires_s = INT64_MAX };
 	if (!root) {
 		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential: %s", why.text);
 		return;
 	}
-	if (!json_is_object(root) || !kind || strcmp(kind, "ExecCredential") != 0) {
+	if (strcmp(kube_text(root, "kind"), "ExecCredential") != 0) {
 		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential");
 		return;
 	}
-	if (!version || strcmp(version, x->api_version) != 0) {
-		err_set(&r->err, ERR_INVALID, "it printed the version %.80s, expected %s", version ? version : "(none)",
-		        x->api_version);
+	if (strcmp(version, x->api_version) != 0) {
+		err_set(&r->err, ERR_INVALID, "it printed the version %.80s, expected %s",
+		        *version ? version : "(none)", x->api_version);
 		return;
 	}
-	r->token = text_of(status, "token");
-	r->cert_pem = text_of(status, "clientCertificateData");
-	r->key_pem = text_of(status, "clientKeyData");
+	r->token = given_text(status, "token");
+	r->cert_pem = given_text(status, "clientCertificateData");
+	r->key_pem = given_text(status, "clientKeyData");
 	if (!r->cert_pem != !r->key_pem || (!r->token && !r->cert_pem)) {
 		err_set(&r->err, ERR_INVALID, "it printed neither a token nor a certificate with its key");
 		return;
@@ -320,9 +323,7 @@ struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_ex
 	r->out.data = r->complaint.data = r->timer.data = r;
 	r->out.fd = r->complaint.fd = -1;
 	int started = run_start(r, lock_reaper(env));
-	ev_now_update(loop);
-	ev_timer_set(&r->timer, started < 0 ? 0. : limit_s, 0.);
-	ev_timer_start(loop, &r->timer);
+	timer_after(loop, &r->timer, started < 0 ? 0 : (nsec)(limit_s * NSEC_PER_SEC));
 	if (started < 0)
 		return r;
 	ev_io_set(&r->out, r->out.fd, EV_READ);

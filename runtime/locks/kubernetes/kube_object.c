@@ -28,21 +28,21 @@ static const char *transitions_key(enum kube_kind kind)
 
 /* ---- looking into an object ---- */
 
-static const char *meta_text(const json_t *object, const char *key)
+const char *kube_text(const json_t *object, const char *key)
 {
-	const char *text = json_string_value(json_object_get(json_object_get(object, "metadata"), key));
+	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "";
 }
 
 const char *kube_object_uid(const json_t *object)
 {
-	return meta_text(object, "uid");
+	return kube_text(json_object_get(object, "metadata"), "uid");
 }
 
 const char *kube_object_revision(const json_t *object)
 {
-	return meta_text(object, "resourceVersion");
+	return kube_text(json_object_get(object, "metadata"), "resourceVersion");
 }
 
 int kube_object_number(const json_t *object, int64_t *number, struct err *err)

@@ -52,6 +52,9 @@ struct kube_extras {
 struct json_t *kube_object_write(enum kube_kind kind, const struct json_t *old, const char *ns, const char *name,
                                  const struct record *r, const struct kube_extras *extras);
 
+/* "" if there is no such text. */
+const char *kube_text(const struct json_t *object, const char *key);
+
 /* metadata.uid and metadata.resourceVersion; "" if it has none. */
 const char *kube_object_uid(const struct json_t *object);
 const char *kube_object_revision(const struct json_t *object);

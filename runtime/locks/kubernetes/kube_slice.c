@@ -44,18 +44,13 @@ static void slice_end(struct service_store *s, const struct service_result *r)
 static void slice_fail(struct service_store *s, const struct kube_answer *a, const char *kind, const char *name)
 {
 	bool refused = a->status >= 400 && a->status < 500 && a->status != 429 && !a->repeated;
-	struct service_result r = { .outcome = refused ? SERVICE_REFUSED : SERVICE_FAILED, .err = a->err };
+	struct service_result r = { .outcome = refused ? SERVICE_REFUSED : SERVICE_FAILED };
 
-	if (a->err.code == ERR_NONE && a->status == 401)
-		kube_api_unauthorized(s->api, &r.err);
-	else if (a->err.code == ERR_NONE && a->status == 403)
-		err_set(&r.err, ERR_DENIED,
-		        "403: %.300s. Needed: a Role in the namespace %s with the verb \"get\" of services, and \"get\", "
-		        "\"create\", \"patch\" of endpointslices (discovery.k8s.io), bound to whom %s names",
-		        a->message, s->of.ns, kube_api_config(s->api)->origin);
-	else if (a->err.code == ERR_NONE)
-		err_set(&r.err, ERR_INVALID, "%s %s: %d: %.300s", kind, name, a->status,
-		        *a->message ? a->message : "an unexpected answer");
+	kube_api_explain(s->api, a, s->of.ns,
+	                 "the verb \"get\" of services, and \"get\", \"create\", \"patch\" of endpointslices "
+	                 "(discovery.k8s.io)",
+	                 &r.err);
+	err_wrap(&r.err, "%s %s", kind, name);
 	slice_end(s, &r);
 }
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "locks/kubernetes/kube_object.h"
 #include "locks/lock_url.h"
+#include "loop/timer_after.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,8 +16,8 @@
 
 #define SERVER_S 480 /* so long, and up to a quarter more, the server keeps a watch open */
 #define OPEN_WITHIN (10 * NSEC_PER_SEC)
-#define BEGIN_AFTER 0.02 /* seconds: a handshake beside it would make a candidate's first write wait */
-#define SHOW_WITHIN 5.   /* seconds until an expected version must have been shown */
+#define BEGIN_AFTER (20 * NSEC_PER_MS) /* a handshake beside it would make a candidate's first write wait */
+#define SHOW_WITHIN (5 * NSEC_PER_SEC) /* until an expected version must have been shown */
 #define BACKOFF_MOST 30.
 #define REFUSED_S 300.
 #define REFUSALS 2
@@ -34,14 +35,9 @@ static double watch_noise(void)
 	return n / 65536.;
 }
 
-static void watch_arm(struct kube_watch *w, double after_s)
+static void watch_arm(struct kube_watch *w, nsec after)
 {
-	struct ev_loop *loop = kube_api_loop(w->api);
-
-	ev_now_update(loop);
-	ev_timer_stop(loop, &w->timer);
-	ev_timer_set(&w->timer, after_s, 0.);
-	ev_timer_start(loop, &w->timer);
+	timer_after(kube_api_loop(w->api), &w->timer, after);
 }
 
 /* ---- what comes ---- */
@@ -77,9 +73,9 @@ static void watch_on_event(struct kube_watch *w, const char *line, size_t len)
 {
 	json_t *event = json_bound_load(line, len, 0, KUBE_OBJECT_VALUES, NULL),
 	       *object = json_object_get(event, "object");
-	const char *type = json_string_value(json_object_get(event, "type"));
+	const char *type = kube_text(event, "type");
 
-	if (!type || !object) {
+	if (!*type || !object) {
 		w->news(w->arg, KUBE_LOOK, NULL);
 	} else if (strcmp(type, "BOOKMARK") == 0) {
 		watch_on_bookmark(w, object);
@@ -182,7 +178,7 @@ static void watch_on_done(void *arg, const struct kube_answer *a)
 	double pause = watch_pause_after(w, worked, a);
 	w->failures = worked ? 0 : w->failures + 1;
 	w->down = !was_live || w->revision == 0;
-	watch_arm(w, pause);
+	watch_arm(w, (nsec)(pause * NSEC_PER_SEC));
 	if (w->down && !was_down)
 		w->news(w->arg, KUBE_LOOK, NULL);
 }
@@ -197,7 +193,7 @@ static void watch_open(struct kube_watch *w)
 	                        w->revision > 0 ? "&allowWatchBookmarks=true" : "");
 
 	w->state = KUBE_WATCH_OPENING;
-	watch_arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
+	watch_arm(w, OPEN_WITHIN);
 	kube_api_start(w->api, &w->call,
 	               &(struct kube_request){
 			       .client = KUBE_WATCH,

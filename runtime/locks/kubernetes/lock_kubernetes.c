@@ -80,44 +80,22 @@ static enum lock_outcome kube_outcome(const struct kube_lock *l, const struct ku
 }
 
 /* The same for people. */
-static void kube_fail_unauthorized(struct kube_lock *l, enum lock_outcome outcome)
-{
-	struct err err;
-
-	kube_api_unauthorized(l->api, &err);
-	lock_op_fail(&l->op, outcome, err.code, "%s", err.text);
-}
-
 static void kube_fail(struct kube_lock *l, const struct kube_answer *a)
 {
 	const struct kube_resource *k = &kube_resources[l->pair.part[l->at].kind];
-	const char *who = kube_api_config(l->api)->origin;
-	enum lock_outcome outcome = kube_outcome(l, a);
-	struct lock_op *op = &l->op;
+	const char *verbs = l->listing ? "\"list\"" : "\"get\", \"create\", \"update\", \"watch\"";
+	char needed[200];
+	struct err err;
 
-	if (op->writing && a->repeated) /* what is refused now may have been done the first time */
-		lock_op_fail(op, outcome, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
-		             a->status, a->message);
-	else if (a->status == 401)
-		kube_fail_unauthorized(l, outcome);
-	else if (a->status == 403)
-		lock_op_fail(
-			op, outcome, ERR_DENIED,
-			"403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [%s], bound to "
-			"whom %s names",
-			a->message, l->url.ns, k->group, k->plural,
-			l->listing ? "\"list\"" : "\"get\", \"create\", \"update\", \"watch\"", who);
-	else if (a->status == 404)
-		lock_op_fail(op, outcome, ERR_MISSING, "404: %s%.300s",
-		             op->writing ? "is there a namespace of that name? " : "", a->message);
-	else if (a->status == 429)
-		lock_op_fail(op, outcome, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s",
-		             a->message);
-	else if (a->status >= 500)
-		lock_op_fail(op, outcome, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
-	else
-		lock_op_fail(op, outcome, ERR_INVALID, "%d: %.300s", a->status,
-		             *a->message ? a->message : "an unexpected answer");
+	snprintf(needed, sizeof needed, "apiGroups [\"%s\"], resources [\"%s\"], verbs [%s]", k->group, k->plural,
+	         verbs);
+	kube_api_explain(l->api, a, l->url.ns, needed, &err);
+	if (l->op.writing && a->repeated) /* what is refused now may have been done the first time */
+		err_set(&err, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s", a->status,
+		        a->message);
+	else if (l->op.writing && a->status == 404)
+		err_set(&err, ERR_MISSING, "404: is there a namespace of that name? %.300s", a->message);
+	lock_op_fail(&l->op, kube_outcome(l, a), err.code, "%s", err.text);
 }
 
 /* ---- requests ---- */
@@ -440,10 +418,10 @@ static void kube_list_page(struct kube_lock *l, const char *from);
  * time for them. */
 static const char *kube_list_next(struct kube_lock *l, const json_t *table)
 {
-	const char *from = json_string_value(json_object_get(json_object_get(table, "metadata"), "continue"));
+	const char *from = kube_text(json_object_get(table, "metadata"), "continue");
 	bool ends = l->listing->more || instant_until(l->by, clock_now()) < LIST_SPARE;
 
-	if (from && *from) {
+	if (*from) {
 		l->listing->more |= ends;
 		return ends ? NULL : from;
 	}
@@ -455,7 +433,6 @@ static const char *kube_list_next(struct kube_lock *l, const json_t *table)
 
 static void kube_on_listed(struct kube_lock *l, const struct kube_answer *a)
 {
-	const char *kind = json_string_value(json_object_get(a->object, "kind"));
 	const json_t *rows = json_object_get(a->object, "rows");
 	size_t len = lock_listing_prefix(l->url.name);
 
@@ -463,7 +440,7 @@ static void kube_on_listed(struct kube_lock *l, const struct kube_answer *a)
 		kube_fail(l, a);
 		return;
 	}
-	if (!kind || strcmp(kind, "Table") != 0) {
+	if (strcmp(kube_text(a->object, "kind"), "Table") != 0) {
 		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "the API server's answer is no table");
 		return;
 	}
@@ -527,7 +504,7 @@ static void kube_delete(struct kube_lock *l)
 
 static void kube_on_server_version(struct kube_lock *l, const struct kube_answer *a)
 {
-	const char *version = json_string_value(json_object_get(a->object, "gitVersion"));
+	const char *version = kube_text(a->object, "gitVersion");
 
 	if (a->status != 200) {
 		kube_fail(l, a);
@@ -536,7 +513,8 @@ static void kube_on_server_version(struct kube_lock *l, const struct kube_answer
 	*l->about = (struct lock_about){
 		.pause_ms = 2500
 	}; /* there is an etcd behind it, that may have to choose its leader */
-	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s", version ? version : "of no known version");
+	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s",
+	         *version ? version : "of no known version");
 	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
