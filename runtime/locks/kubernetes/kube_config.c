@@ -47,7 +47,7 @@ void kube_config_fini(struct kube_config *c)
 	kube_wipe(c->password);
 	for (char **h = c->headers; *h; h++)
 		free(*h);
-	free_list(c->exec.args);
+	free_list(c->exec.argv);
 	free_list(c->exec.env);
 	json_decref(c->exec.cluster);
 	*c = (struct kube_config){ 0 };
@@ -387,11 +387,12 @@ static int take_args(const struct kube_config_entry *e, const json_t *exec, stru
 	json_t *args = json_object_get(exec, "args"), *each;
 	size_t i;
 
-	x->args = new_list(json_array_size(args));
+	x->argv = new_list(1 + json_array_size(args));
+	x->argv[0] = mem_dup(x->command);
 	json_array_foreach(args, i, each)
 	{
-		x->args[i] = plain_text(each);
-		if (!x->args[i])
+		x->argv[i + 1] = plain_text(each);
+		if (!x->argv[i + 1])
 			return bad(e, "exec.args", "texts", err);
 	}
 	return 0;

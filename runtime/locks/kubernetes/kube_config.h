@@ -17,7 +17,7 @@ struct json_t;
 /* A program that prints credentials (client.authentication.k8s.io). command NULL: none. */
 struct kube_exec {
 	char *api_version, *command, *hint; /* hint: how to install it; NULL */
-	char **args, **env;                 /* NULL-terminated; env as NAME=VALUE */
+	char **argv, **env;                 /* NULL-terminated; argv with the command; env as NAME=VALUE */
 	struct json_t *cluster;             /* spec.cluster of what it is told; NULL: it is not */
 };
 

@@ -200,19 +200,13 @@ static json_t *new_slice(const struct endpoints_wish *w)
 	return made;
 }
 
-/* Those that it has, but no other Service, as one that was deleted, which had this name before. */
-static json_t *owners_of(const json_t *slice, const json_t *service)
+static void put_owner(json_t *slice, const json_t *service)
 {
-	const json_t *owners = json_object_get(metadata_of(slice), "ownerReferences");
-	size_t count = json_array_size(owners);
-	json_t *all = json_array();
+	json_t *owner = json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name",
+	                          name_of(service), "uid", kube_object_uid(service));
 
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(kube_text(json_array_get(owners, i), "kind"), "Service") != 0)
-			json_array_append(all, json_array_get(owners, i));
-	json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name",
-	                                     name_of(service), "uid", kube_object_uid(service)));
-	return all;
+	kube_object_own(slice, owner);
+	json_decref(owner);
 }
 
 /* The server prints an empty list as null, which stays so. */
@@ -246,7 +240,7 @@ json_t *endpoints_make(const json_t *slice, const struct endpoints_wish *w, stru
 	put_endpoints(made, w);
 	if (w->service) {
 		json_object_set_new(made, "ports", ports);
-		json_object_set_new(json_object_get(made, "metadata"), "ownerReferences", owners_of(slice, w->service));
+		put_owner(made, w->service);
 	}
 	return made;
 }

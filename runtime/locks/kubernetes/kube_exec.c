@@ -253,24 +253,11 @@ static void free_environment(char **list)
 	free(list);
 }
 
-static char **make_arguments(const struct kube_exec *x)
-{
-	size_t n = 0;
-
-	while (x->args && x->args[n])
-		n++;
-	char **list = mem_zero((n + 2) * sizeof *list);
-	list[0] = x->command;
-	for (size_t i = 0; i < n; i++)
-		list[i + 1] = x->args[i];
-	return list;
-}
-
 static int run_spawn(struct kube_exec_run *r, int out, int complaint)
 {
 	struct spawn s;
 	sigset_t none, all;
-	char **args = make_arguments(r->exec), **env = make_environment(r->exec);
+	char **env = make_environment(r->exec);
 
 	sigemptyset(&none);
 	sigfillset(&all);
@@ -278,9 +265,8 @@ static int run_spawn(struct kube_exec_run *r, int out, int complaint)
 	spawn_no_input(&s);
 	spawn_pass(&s, out, STDOUT_FILENO);
 	spawn_pass(&s, complaint, STDERR_FILENO);
-	int failed = spawn_run(&s, &r->pid, r->exec->command, args, env);
+	int failed = spawn_run(&s, &r->pid, r->exec->command, r->exec->argv, env);
 	free_environment(env);
-	free(args);
 	errno = failed;
 	return failed ? -1 : 0;
 }

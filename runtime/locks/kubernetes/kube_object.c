@@ -371,8 +371,9 @@ static void put_record(enum kube_kind kind, json_t *object, const struct record 
 	json_decref(record);
 }
 
-static void put_owner(json_t *metadata, const json_t *owner)
+void kube_object_own(json_t *object, const json_t *owner)
 {
+	json_t *metadata = child(object, "metadata");
 	json_t *list = json_object_get(metadata, "ownerReferences"), *each;
 	size_t i;
 
@@ -390,12 +391,10 @@ static void put_owner(json_t *metadata, const json_t *owner)
 
 static void put_extras(json_t *object, const struct kube_extras *extras)
 {
-	json_t *metadata = child(object, "metadata");
-
 	if (extras && extras->labels)
-		json_object_update(child(metadata, "labels"), (json_t *)extras->labels);
+		json_object_update(child(child(object, "metadata"), "labels"), (json_t *)extras->labels);
 	if (extras && extras->owner)
-		put_owner(metadata, extras->owner);
+		kube_object_own(object, extras->owner);
 }
 
 json_t *kube_object_write(enum kube_kind kind, const json_t *old, const char *ns, const char *name,

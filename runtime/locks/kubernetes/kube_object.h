@@ -52,6 +52,10 @@ struct kube_extras {
 struct json_t *kube_object_write(enum kube_kind kind, const struct json_t *old, const char *ns, const char *name,
                                  const struct record *r, const struct kube_extras *extras);
 
+/* Adds an ownerReference, unless that uid owns it already. The server's collector takes away those of owners that are
+ * gone. */
+void kube_object_own(struct json_t *object, const struct json_t *owner);
+
 /* "" if there is no such text. */
 const char *kube_text(const struct json_t *object, const char *key);
 

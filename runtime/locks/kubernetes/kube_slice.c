@@ -41,7 +41,7 @@ static void slice_end(struct service_store *s, const struct service_result *r)
 }
 
 /* An answer that is not the one hoped for. */
-static void slice_fail(struct service_store *s, const struct kube_answer *a, const char *kind, const char *name)
+static void slice_fail(struct service_store *s, const struct kube_answer *a)
 {
 	bool refused = a->status >= 400 && a->status < 500 && a->status != 429 && !a->repeated;
 	struct service_result r = { .outcome = refused ? SERVICE_REFUSED : SERVICE_FAILED };
@@ -50,7 +50,6 @@ static void slice_fail(struct service_store *s, const struct kube_answer *a, con
 	                 "the verb \"get\" of services, and \"get\", \"create\", \"patch\" of endpointslices "
 	                 "(discovery.k8s.io)",
 	                 &r.err);
-	err_wrap(&r.err, "%s %s", kind, name);
 	slice_end(s, &r);
 }
 
@@ -96,7 +95,7 @@ static void slice_on_written(struct service_store *s, const struct kube_answer *
 	} else if (a->status == 409 || kube_answer_missing(a, s->slice_name)) {
 		slice_end(s, &(struct service_result){ .outcome = SERVICE_CONFLICT });
 	} else {
-		slice_fail(s, a, "EndpointSlice", s->slice_name);
+		slice_fail(s, a);
 	}
 }
 
@@ -138,7 +137,7 @@ static void slice_on_slice(struct service_store *s, const struct kube_answer *a)
 		json_object_del(json_object_get(a->object, "metadata"), "managedFields");
 		slice_change(s, a->object);
 	} else {
-		slice_fail(s, a, "EndpointSlice", s->slice_name);
+		slice_fail(s, a);
 	}
 }
 
@@ -159,7 +158,7 @@ static void slice_on_service(struct service_store *s, const struct kube_answer *
 		s->service = json_incref(a->object);
 		slice_look(s);
 	} else {
-		slice_fail(s, a, "Service", s->of.name);
+		slice_fail(s, a);
 	}
 }
 

@@ -126,7 +126,7 @@ static void test_exec(void)
 	is_int(kube_config_from_files(&c, file("exec", text), NULL, &err), 0, "an exec plugin");
 	snprintf(want, sizeof want, "%s/./bin/login", dir);
 	is_str(c.exec.command, want, "its command, relative to the file");
-	ok(c.exec.args && strcmp(c.exec.args[0], "--n") == 0 && strcmp(c.exec.args[1], "5") == 0 && !c.exec.args[2],
+	ok(c.exec.argv && strcmp(c.exec.argv[1], "--n") == 0 && strcmp(c.exec.argv[2], "5") == 0 && !c.exec.argv[3],
 	   "its arguments");
 	is_str(c.exec.env[0], "A=b", "its environment");
 	char *cluster = json_dumps(c.exec.cluster, JSON_COMPACT | JSON_SORT_KEYS);
@@ -426,7 +426,7 @@ static int print_config(const char *path)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		json_object_set_new(found, texts[i].name, json_string(texts[i].value ? texts[i].value : ""));
 	json_object_set_new(found, "insecure", json_boolean(c.insecure));
-	json_object_set_new(found, "args", text_list(c.exec.args));
+	json_object_set_new(found, "args", text_list(c.exec.argv ? c.exec.argv + 1 : NULL));
 	json_object_set_new(found, "env", text_list(c.exec.env));
 	json_dumpf(found, stdout, 0);
 	json_decref(found);

@@ -190,9 +190,9 @@ static void what_is_sent(void)
 	is_made(OLD, "{}", published,
 	        "{\"addressType\":\"IPv4\",\"endpoints\":[{\"addresses\":[\"10.0.0.1\"],\"conditions\":{\"ready\":true}}],"
 	        "\"metadata\":{\"annotations\":{\"lunarch.dev/token\":\"5\"}," MADE_LABELS ",\"name\":\"web-lunarch\","
-	        "\"ownerReferences\":[{\"kind\":\"Other\",\"uid\":\"o-1\"},{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"name\":"
+	        "\"ownerReferences\":[{\"kind\":\"Service\",\"uid\":\"u-8\"},{\"kind\":\"Other\",\"uid\":\"o-1\"},{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"name\":"
 	        "\"web\",\"uid\":\"u-9\"}],\"resourceVersion\":\"7\"},\"ports\":[],\"x\":1}",
-	        "a change is for one version, and keeps what is not ours, and the owners that are no Service");
+	        "a change is for one version, and keeps what is not ours, and the owners that there are");
 	is_made(OLD, NULL, looks,
 	        "{\"addressType\":\"IPv4\",\"endpoints\":[],\"metadata\":{\"annotations\":{\"lunarch.dev/token\":\"5\"}," MADE_LABELS
 	        ",\"name\":\"web-lunarch\",\"ownerReferences\":[{\"kind\":\"Service\",\"uid\":\"u-8\"},{\"kind\":\"Other\",\"uid\":"

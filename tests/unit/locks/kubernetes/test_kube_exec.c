@@ -35,11 +35,11 @@ static struct plugin run(char *text, double limit_s, bool cancel)
 {
 	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	struct lock_env env = { .loop = loop };
-	char *args[] = { "-c", text, NULL };
+	char *argv[] = { "sh", "-c", text, NULL };
 	const struct kube_exec x = {
 		.api_version = "client.authentication.k8s.io/v1",
 		.command = "/bin/sh",
-		.args = args,
+		.argv = argv,
 	};
 	struct plugin p = { 0 };
 	int fds[2];
