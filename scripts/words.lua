@@ -1,6 +1,6 @@
 -- lua5.4 scripts/words.lua: says where the sources and docs use a word of scripts/words.txt; silent when they do not.
 
-local NAMES <const> = "scripts/git.sh ls-files '*.c' '*.h' '*.lua' '*.md' '*.py' '*.sh' Makefile .ci/run scripts"
+local NAMES <const> = "scripts/git.sh ls-files '*.c' '*.h' '*.lua' '*.md' '*.py' '*.sh' '*.mk' Makefile .ci/run scripts packaging"
 
 local words, excepted = {}, {}
 

@@ -28,7 +28,7 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-/* Debian's package of each module (debian/control). */
+/* Debian's package of each module (packaging/debian/control). */
 static const struct {
 	const char *module, *package;
 } packages[] = {

@@ -27,7 +27,10 @@ ENV["LUNARCH_LOCKS_DIR"] = os.path.join(TMP, "locks")
 
 
 def bash(lines: list[str]) -> list[list[str]]:
-    script = [f"source {ROOT}/scripts/completion.bash", "[[ $(complete -p lunarch) = *_lunarch* ]] || echo none >&2"]
+    script = [
+        f"source {ROOT}/packaging/completion/lunarch.bash",
+        "[[ $(complete -p lunarch) = *_lunarch* ]] || echo none >&2",
+    ]
     for line in lines:
         words = " ".join(repr(w) for w in re.split(r"(?<=\S)(?=[=:])|(?<=[=:])(?=[^=:])| ", line))
         script.append(f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lunarch")
@@ -36,7 +39,7 @@ def bash(lines: list[str]) -> list[list[str]]:
 
 
 def fish(lines: list[str]) -> list[list[str]]:
-    script = [f"source {ROOT}/scripts/completion.fish"]
+    script = [f"source {ROOT}/packaging/completion/lunarch.fish"]
     for line in lines:
         script.append(f"complete -C '{line}'; echo end")
     return parts(["fish", "--private", "-c", "\n".join(script)])
@@ -84,7 +87,7 @@ def zsh(lines: list[str]) -> list[list[str]]:
     """In a terminal, since zsh completes nowhere else. A line is typed when the one before it is answered."""
     functions = os.path.join(TMP, "functions")
     os.mkdir(functions)
-    shutil.copy(os.path.join(ROOT, "scripts", "completion.zsh"), os.path.join(functions, "_lunarch"))
+    shutil.copy(os.path.join(ROOT, "packaging", "completion", "lunarch.zsh"), os.path.join(functions, "_lunarch"))
     begin, found = os.path.join(TMP, "begin.zsh"), os.path.join(TMP, "found")
     with open(begin, "w") as f:
         f.write(ZSH % {"functions": functions})

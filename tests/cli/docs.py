@@ -90,8 +90,9 @@ page("docs/testing.md")
 text = read("CONTRIBUTING.md")
 commands = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
 targets = set(re.findall(r"\bmake (?!-)([\w./-]+)", commands) + re.findall(r"`make ([\w-]+)", text))
-made = read("Makefile").replace("$(BUILD)", "build")
+made = read("Makefile")
 made += "".join(read(included) for included in re.findall(r"^include (\S+)$", made, re.M))
+made = made.replace("$(BUILD)", "build")
 same(
     sorted(
         t
@@ -102,7 +103,7 @@ same(
     [],
     "CONTRIBUTING.md: the Makefile has every target that it names",
 )
-named = set(re.findall(r"`((?:runtime|lua|tests|scripts|docs|\.ci|\.clang)[\w./-]*)`", text))
+named = set(re.findall(r"`((?:runtime|lua|tests|scripts|packaging|docs|\.ci|\.clang)[\w./-]*)`", text))
 named |= set(re.findall(r"^(tests/\S+)", commands, re.M)) | set(re.findall(r"\]\(([\w./]+)\)", text))
 same(
     sorted(n for n in named if "NAME" not in n and not os.path.exists(os.path.join(ROOT, n))),

@@ -7,22 +7,20 @@ FUZZ_QUEUE := $(FUZZ_TARGETS:%=fuzz:%)
 
 # TARGET=name: that one; PLANTED=FILE: one with a changed source, FILE.c, beside it; else all.
 fuzz-programs:
-	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=$(FUZZ_BUILD) CC=clang WARN=-w WERROR= CFLAGS='$(FUZZ_CFLAGS)' \
+	@$(MAKE) -j $$(nproc) BUILD=$(FUZZ_BUILD) CC=clang WARN=-w WERROR= CFLAGS='$(FUZZ_CFLAGS)' \
 	  $(or $(PLANTED),$(addprefix $(FUZZ_BUILD)/targets/,$(or $(TARGET),$(FUZZ_TARGETS))))
 
 fuzz-deps:
 	@scripts/deps.sh fuzz
 
 MINUTES ?= 1
-fuzz: fuzz-deps fuzz-programs
+fuzz: fuzz-deps fuzz-programs ## the fuzzers, each for MINUTES=n; TARGET=name: that one
 	@tests/fuzz/fuzz.py run --minutes $(MINUTES) $(TARGET)
 
-# Each target finds the bug that tests/fuzz/planted.txt plants for it.
-fuzz-planted: fuzz-deps fuzz-programs
+fuzz-planted: fuzz-deps fuzz-programs ## whether each target finds the bug that tests/fuzz/planted.txt plants for it
 	@tests/fuzz/fuzz.py planted $(TARGET)
 
-# The corpus in the tree, of what it has and what `make fuzz` has found: the fewest that reach the same edges.
-fuzz-merge: fuzz-deps fuzz-programs
+fuzz-merge: fuzz-deps fuzz-programs ## the corpora in the tree, of what they have and what `make fuzz` found: the fewest that reach the same edges
 	@tests/fuzz/fuzz.py merge $(TARGET)
 
 # As an archive, so that a target can have functions of its own in the place of a whole file's. lunarch_module, which each module

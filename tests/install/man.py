@@ -20,10 +20,10 @@ def run(*argv: str) -> str:
 
 
 def made(directory: str) -> dict[str, str]:
-    """The pages that scripts/man.lua writes, by name: lunarch.1."""
+    """The pages that packaging/man.lua writes, by name: lunarch.1."""
     for section in ("man1", "man7"):
         os.makedirs(os.path.join(directory, section))
-    said = run("env", "SOURCE_DATE_EPOCH=1700000000", "lua5.4", "scripts/man.lua", LUNARCH, directory)
+    said = run("env", "SOURCE_DATE_EPOCH=1700000000", "lua5.4", "packaging/man.lua", LUNARCH, directory)
     same(said, "", "making the pages says nothing")
     return {f: os.path.join(base, f) for base, _, names in os.walk(directory) for f in names}
 

@@ -1,4 +1,4 @@
-"""The image of scripts/image.sh: made, unpacked (umoci), and run as containers (crun), each of which is a candidate.
+"""The image of packaging/image.sh: made, unpacked (umoci), and run as containers (crun), each of which is a candidate.
 
 Not how the image is made. Used by tests/install/image.py.
 
@@ -33,7 +33,7 @@ def checked(*command: str, **kw: Any) -> str:
 
 def build(directory: str, version: str = "0.0.0+test") -> str:
     """The path of the OCI layout."""
-    note(checked(os.path.join(ROOT, "scripts", "image.sh"), os.path.dirname(LUNARCH), directory, version).strip())
+    note(checked(os.path.join(ROOT, "packaging", "image.sh"), os.path.dirname(LUNARCH), directory, version).strip())
     return os.path.join(directory, "oci")
 
 

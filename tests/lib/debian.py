@@ -34,7 +34,7 @@ def installed_kb(package: str) -> str:
 
 def build(directory: str, *version: str) -> dict[str, str]:
     """The packages, made anew: file by name."""
-    said = run(os.path.join(ROOT, "scripts", "deb.sh"), directory, *version)
+    said = run(os.path.join(ROOT, "packaging", "deb.sh"), directory, *version)
     same(said, "", f"lintian has nothing to say ({os.path.basename(directory)})")
     files = made(directory)
     for f in sorted(files.values()):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes Debian's packages of what git tracks here, as it is now, and has lintian(1) look at them:
-#   scripts/deb.sh DIRECTORY [VERSION]
+#   packaging/deb.sh DIRECTORY [VERSION]
 # The version is CHANGELOG.md's first heading. What is no release (no tag vVERSION) sorts before it, by the commit's time.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,8 +17,9 @@ fi
 rm -rf "$out/source" "$out"/lunarch* # whoever takes ./lunarch_*.deb finds one version
 mkdir -p "$out/source"
 scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
+cp -r packaging/debian "$out/source/debian"
 printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
-  "$(sed -n 's/^Maintainer: //p' debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
+  "$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
 (cd "$out/source" && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1) || {
   tail -n 40 "$out/build.log"
   exit 1

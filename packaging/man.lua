@@ -1,6 +1,6 @@
 -- Makes the manual pages, in mdoc (mdoc(7)), from what there is already: `lunarch --help`, `lunarch COMMAND --help`, and sections of
 -- README.md and docs/*.md. Corrections belong there. Understands what those use of Markdown.
---   lua5.4 scripts/man.lua PROGRAM DIRECTORY      PROGRAM is the lunarch to ask; the pages go to
+--   lua5.4 packaging/man.lua PROGRAM DIRECTORY      PROGRAM is the lunarch to ask; the pages go to
 -- man1 and man7 in DIRECTORY. SOURCE_DATE_EPOCH is their date.
 
 local program <const>, directory <const> = arg[1], arg[2]
@@ -73,7 +73,7 @@ end
 
 local function begin_page(name, section, summary)
 	page = {}
-	put((".\\\" Lunarch %s. Made by scripts/man.lua: correct what that reads."):format(version))
+	put((".\\\" Lunarch %s. Made by packaging/man.lua: correct what that reads."):format(version))
 	put(".Dd " .. date)
 	put((".Dt %s %d"):format(name:upper(), section))
 	put ".Os"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes an OCI image of the built program: what it needs of this Debian and no more, no shell, no user but a number.
-#   scripts/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
+#   packaging/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
 # The same sources on the same packages make the same image: its times are the commit's. No network, no daemon.
 set -eu
 cd "$(dirname "$0")/.."
