@@ -30,36 +30,26 @@ LIBRARIES = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev
 LDLIBS   = $(if $(SHARED),$(LIBRARIES),-Wl,-Bstatic,--whole-archive $(LIBRARIES) -Wl,--no-whole-archive,-Bdynamic) -lm -pthread
 ALL_LDFLAGS = $(if $(strip $(HARDEN)),-pie) $(HARDEN_LINK) $(LDFLAGS) -Wl,--as-needed -Wl,--export-dynamic
 
-# Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's headers are; a module's line:
-# its name, those headers (and programs, seen from /usr/include), its sources, how to link the library.
+# Modules: those whose library's headers are here. The columns of runtime/modules.txt are the arguments of `module`.
 MODULES :=
 MODULE_SRC :=
 # All sources of a folder of runtime/, without their ".c"; and what protoc-c makes of its NAME.proto: NAME.pb-c.c, in $(BUILD).
 room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c))) $(patsubst runtime/%.proto,%.pb-c,$(wildcard runtime/$(1)/*.proto))
+sources = $(foreach s,$(1),$(if $(wildcard runtime/$(s).c),$(s),$(call room,$(s))))
 define module
-MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(filter-out %.pb-c,$(3))))
-ifeq ($(strip $(foreach h,$(2),$(if $(wildcard /usr/include/$(h) /usr/include/*/$(h)),,missing))),)
+MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(filter-out %.pb-c,$(2))))
+ifeq ($(strip $(foreach h,$(3),$(if $(wildcard /usr/include/$(h) /usr/include/*/$(h)),,missing))),)
 MODULES += $(BUILD)/modules/$(1).so
 MODULE_LIBS += $(4)
-MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(3))
-$(patsubst %,$(BUILD)/obj/%.o,$(3)): | $(patsubst %,$(BUILD)/%.h,$(filter %.pb-c,$(3)))
-$(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(3))
+MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(2))
+$(patsubst %,$(BUILD)/obj/%.o,$(2)): | $(patsubst %,$(BUILD)/%.h,$(filter %.pb-c,$(2)))
+$(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(2))
 $(BUILD)/modules/$(1).so: LIBS = $(4)
 endif
 endef
-# The HTTP client, a part of every module that speaks HTTP.
-HTTP := $(call room,http)
-# gRPC, a part of the module of a lock that speaks it.
-GRPC := $(call room,grpc)
-$(eval $(call module,etcd,nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/protoc-c,$(call room,locks/etcd) $(GRPC),-lnghttp2 -lprotobuf-c))
-$(eval $(call module,hash,openssl/evp.h,api/lua_hash,-lcrypto))
-$(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
-$(eval $(call module,kube,yaml.h,$(call room,locks/kubernetes) $(HTTP),-lcurl -lyaml))
-$(eval $(call module,mysql,mariadb/mysql.h openssl/err.h,api/lua_mysql,-lmariadb -lssl -lcrypto))
-$(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis),-lhiredis))
-$(eval $(call module,postgres,postgresql/libpq-fe.h,$(call room,locks/postgres),-lpq))
-$(eval $(call module,tls,openssl/ssl.h,$(call room,tls),-lssl -lcrypto))
-$(eval $(call module,zookeeper,zookeeper/zookeeper.h,$(call room,locks/zookeeper),-lzookeeper_st))
+column = $(subst ~, ,$(word $(1),$(subst |, ,$(line))))
+$(foreach line,$(shell sed '/^[a-z]/!d; s/ *| */|/g; s/ /~/g' runtime/modules.txt),\
+  $(eval $(call module,$(call column,1),$(call sources,$(call column,2)),$(call column,3),$(call column,4))))
 MODULE_SRC := $(sort $(MODULE_SRC))
 
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
@@ -124,6 +114,13 @@ $(BUILD)/version.h: FORCE
 	@mkdir -p $(@D)
 	@echo '#define LUNARCH_VERSION "$(VERSION)"' | cmp -s - $@ || echo '#define LUNARCH_VERSION "$(VERSION)"' > $@
 
+# What of a module the program knows without it: its name, Debian's packages to run it, the package that it is in.
+$(BUILD)/modules.h: runtime/modules.txt
+	@mkdir -p $(@D)
+	$(Q)sed -n 's/^\([a-z][^ ]*\) .* | \(.*\) | \(.*\)$$/{ "\1", "\2", "\3" },/p' $< >$@.new && mv $@.new $@
+
+$(BUILD)/obj/base/module.o: $(BUILD)/modules.h
+
 include packaging/packaging.mk
 include tests/fuzz/fuzz.mk
 include tests/tests.mk
@@ -148,7 +145,7 @@ lint: ## all that can be said without running the program
 	@scripts/lint.sh
 
 COMPILED := $(SRC) $(MODULE_SRC) $(wildcard scripts/*.c) $(shell find tests -name '*.c' | sort)
-compile_commands.json: $(BUILD)/version.h FORCE ## how each C file is compiled, for editors (clangd)
+compile_commands.json: $(BUILD)/version.h $(BUILD)/modules.h FORCE ## how each C file is compiled, for editors (clangd)
 	@{ sep='['; for f in $(COMPILED); do \
 	  printf '%s{ "directory": "%s", "file": "%s", "command": "%s" }\n' "$$sep" '$(CURDIR)' "$$f" \
 	    '$(CC) $(ALL_CFLAGS) -Itests/lib -Itests/sim -c '"$$f"; sep=','; \

@@ -18,6 +18,29 @@ rm -rf "$out/source" "$out"/lunarch* # whoever takes ./lunarch_*.deb finds one v
 mkdir -p "$out/source"
 scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
 cp -r packaging/debian "$out/source/debian"
+control=$out/source/debian/control build='' stores=''
+while IFS='|' read -r module _ _ _ needs _ package; do
+  case $module in '#'*) continue ;; esac
+  build="$build $needs"
+  echo "usr/lib/lunarch/${module% }.so" >>"$out/source/debian/${package# }.install"
+done <runtime/modules.txt
+while IFS='|' read -r package title text; do
+  case $package in '#'*) continue ;; lunarch-http*) ;; *) stores="$stores $package" ;; esac
+  cat <<END >>"$control"
+
+Package: ${package% }
+Architecture: any
+Depends: lunarch (= \${binary:Version}), \${shlibs:Depends}, \${misc:Depends}
+Description: leader election for scripts and commands -${title% }
+ Lunarch runs one Lua script, or one command, on many machines; exactly one of
+ them works.
+ .
+$(echo "${text# }" | fold -s -w 78 | sed 's/^/ /; s/ *$//')
+END
+done <packaging/packages.txt
+commas() { printf '%s\n' "$@" | sort -u | paste -s -d, | sed 's/,/, /g'; }
+# shellcheck disable=SC2086
+sed -i "s/@BUILD@/$(commas $build)/; s/@STORES@/$(commas $stores)/" "$control"
 printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
   "$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
 (cd "$out/source" && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1) || {

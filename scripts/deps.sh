@@ -13,8 +13,10 @@
 # Silent and fast when nothing is missing.
 set -eu
 need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev"
-need="$need libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev"
-need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev libmariadb-dev util-linux python3 tzdata"
+need="$need util-linux python3 tzdata"
+while IFS='|' read -r name _ _ _ build _; do
+  case $name in '#'*) ;; *) need="$need $build" ;; esac
+done <"${0%/*}/../runtime/modules.txt"
 case "${1:-}" in
   test | lint | bench | go)
     need="$need perl python3-prometheus-client python3-yaml python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
@@ -32,6 +34,7 @@ case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
 case "${1:-}" in go | test | lint | bench) command -v go >/dev/null || need="$need golang-go ca-certificates" ;; esac
 missing=""
 for p in $need; do
+  case " $missing " in *" $p "*) continue ;; esac
   case "$(dpkg-query -W -f '${Status}' "$p" 2>/dev/null || true)" in
     *" installed") ;;
     *) missing="$missing $p" ;;

@@ -88,7 +88,7 @@ end
 -- `used` collects what is included from where, so that an edge that nothing needs any more leaves the list.
 local function check_include(room, path, number, line, used, files)
 	local own = line:match '^#include "([^"]+)"'
-	if own and own ~= "version.h" and not (own:find "%.pb%-c%.h$" and room_of(own) == room.name) then -- made by protoc-c
+	if own and own ~= "version.h" and own ~= "modules.h" and not (own:find "%.pb%-c%.h$" and room_of(own) == room.name) then -- made by protoc-c
 		local other = room_of(own)
 		check_inner(path, number, own)
 		if not files["runtime/" .. own] then

@@ -7,38 +7,21 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The shared libraries that modules need, and the package of each: for the error when one is missing. */
+/* Every module that a build can have (runtime/modules.txt). */
 static const struct {
-	const char *module, *library, *package;
-} libraries[] = {
-	{ "etcd", "libnghttp2", "libnghttp2-14" },
-	{ "etcd", "libprotobuf-c", "libprotobuf-c1" },
-	{ "hash", "libcrypto", "libssl3" },
-	{ "kube", "libcurl", "libcurl4" },
-	{ "kube", "libyaml", "libyaml-0-2" },
-	{ "http", "libcurl", "libcurl4" },
-	{ "mysql", "libmariadb", "libmariadb3" },
-	{ "mysql", "libcrypto", "libssl3" },
-	{ "mysql", "libssl", "libssl3" },
-	{ "redis", "libhiredis_ssl", "libhiredis0.14" },
-	{ "redis", "libhiredis", "libhiredis0.14" },
-	{ "postgres", "libpq", "libpq5" },
-	{ "tls", "libssl", "libssl3" },
-	{ "tls", "libcrypto", "libssl3" },
-	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
+	const char *name;
+	const char *needs;   /* Debian's packages of its libraries */
+	const char *package; /* of Lunarch, for Debian */
+} modules[] = {
+#include "modules.h"
 };
 
-/* Debian's package of each module (packaging/debian/control). */
-static const struct {
-	const char *module, *package;
-} packages[] = {
-	{ "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },   { "http", "lunarch-http" },
-	{ "kube", "lunarch-kubernetes" }, { "mysql", "lunarch-mysql" }, { "postgres", "lunarch-postgres" },
-	{ "redis", "lunarch-redis" },     { "tls", "lunarch-http" },    { "zookeeper", "lunarch-zookeeper" },
-};
+#define MODULES (sizeof modules / sizeof *modules)
 
-const char *const module_names[] = { "etcd",     "hash",  "http", "kube",      "mysql",
-	                             "postgres", "redis", "tls",  "zookeeper", NULL };
+const char *module_name(size_t i)
+{
+	return i < MODULES ? modules[i].name : NULL;
+}
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
 static int module_path(const char *name, char *out, size_t size)
@@ -69,33 +52,39 @@ bool module_installed(const char *name)
 	return module_path(name, path, sizeof path) == 0;
 }
 
+static size_t module_index(const char *name)
+{
+	size_t i = 0;
+
+	while (i < MODULES && strcmp(modules[i].name, name) != 0)
+		i++;
+	return i;
+}
+
 /* dlerror(3) names the shared object that was not found, as "libpq.so.5: cannot open shared object file: ...". */
-static int loading_failed(const char *name, const char *path, struct err *err)
+static void loading_failed(const char *name, const char *path, struct err *err)
 {
 	const char *why = dlerror();
+	size_t i = module_index(name);
 
 	if (!why)
 		why = "unknown reason";
-	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-		if (strcmp(libraries[i].module, name) == 0 &&
-		    strncmp(why, libraries[i].library, strlen(libraries[i].library)) == 0)
-			return err_set(err, ERR_MISSING,
-			               "the library %s is missing: install it (Debian: apt-get install %s). %s",
-			               libraries[i].library, libraries[i].package, why);
-	return err_set(err, ERR_SYSTEM, "cannot load %s: %s", path, why);
+	if (i < MODULES && strstr(why, "cannot open shared object") && strncmp(why, path, strlen(path)) != 0)
+		err_set(err, ERR_MISSING,
+		        "a library that %s.so needs is missing: install it (Debian: apt-get install %s). %s", name,
+		        modules[i].needs, why);
+	else
+		err_set(err, ERR_SYSTEM, "cannot load %s: %s", path, why);
 }
 
 static void module_missing(const char *name, struct err *err)
 {
-	const char *package = "lunarch";
+	size_t i = module_index(name);
 
-	for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
-		if (strcmp(packages[i].module, name) == 0)
-			package = packages[i].package;
 	err_set(err, ERR_MISSING,
 	        "this program was built or installed without its module %s.so (expected beside it in modules/, or in "
 	        "../lib/lunarch; of Lunarch's packages for Debian it is in %s)",
-	        name, package);
+	        name, i < MODULES ? modules[i].package : "lunarch");
 }
 
 const struct module *module_open(const char *name, struct err *err)

@@ -9,6 +9,7 @@
 #include "version.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct buf;
 struct lock_ops;
@@ -39,7 +40,7 @@ const struct module *module_open(const char *name, struct err *err);
 /* Whether the file exists. false: this program was built or installed without it. */
 bool module_installed(const char *name);
 
-/* NULL-terminated: the names of every module that a build can have. */
-extern const char *const module_names[];
+/* The names of the modules that a build can have, by number. NULL: there are no more. */
+const char *module_name(size_t i);
 
 #endif

@@ -400,8 +400,8 @@ void help_version(void)
 			printf(" %s", b->scheme);
 	printf("\n");
 	buf_fini(&libraries);
-	for (const char *const *name = module_names; *name; name++)
-		print_module(*name);
+	for (size_t i = 0; module_name(i); i++)
+		print_module(module_name(i));
 }
 
 /* ---- how every command begins and fails ---- */

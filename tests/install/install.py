@@ -141,8 +141,10 @@ def asking_for_packages() -> None:
     os.makedirs(empty)
     for name in ("dpkg-query", "id", "env"):
         os.symlink(shutil.which(name) or name, os.path.join(tools, name))
-    script = os.path.join(HOME, "deps.sh")
-    shutil.copy(os.path.join(ROOT, "scripts", "deps.sh"), script)
+    for name in ("scripts/deps.sh", "runtime/modules.txt"):
+        os.makedirs(os.path.join(HOME, os.path.dirname(name)))
+        shutil.copy(os.path.join(ROOT, name), os.path.join(HOME, name))
+    script = os.path.join(HOME, "scripts", "deps.sh")
     env = {"PATH": tools, "DPKG_ADMINDIR": empty}
     r = as_nobody(["/bin/sh", script], env)
     ok(
