@@ -242,7 +242,7 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 	record_init(r);
 	record_copy(r, &l->seen);
 	if (a->as_is) {
-		nomination_decline(r, a->declines ? l->wanted : "", a->declines && l->lacks ? l->lacks : "");
+		nomination_decline(r, a->answers ? l->wanted : "", a->answers && l->lacks ? l->lacks : "");
 		l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
 		return;
 	}
@@ -253,10 +253,10 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 		snprintf(n.who.incarnation, sizeof n.who.incarnation, "%s", l->author->incarnation);
 		n.who.priority = l->machine.priority;
 	}
-	if (a->answers && a->answers == nomination_request(l->wanted))
+	if (!a->nobody && a->answers && a->answers == nomination_request(l->wanted))
 		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);
 	nomination_fill(r, &n);
-	if (a->declines)
+	if (a->nobody && a->answers)
 		nomination_decline(r, l->wanted, l->lacks ? l->lacks : "");
 	nonce_hex(r->write, sizeof r->write / 2);
 	l->may_name = l->unsettled = true;

@@ -16,40 +16,75 @@ bool advice_set(char to[ADVICE_TEXT_MAX + 1], const char *text)
 	return fits;
 }
 
-/* ---- reading: false, or NULL, wherever something is not as it should be ---- */
+/* ---- the parts ---- */
 
-static bool read_text(const json_t *object, const char *key, bool must, char to[ADVICE_TEXT_MAX + 1])
+/* A text is one of people; a name is of hex digits and dashes. must: without it there is no such part. */
+struct part_field {
+	const char *key;
+	enum { TEXT, NAME, PRIORITY, FLAG } kind;
+	bool must;
+	size_t at, size; /* in struct advice */
+};
+
+#define AT(field) offsetof(struct advice, field), sizeof((struct advice *)0)->field
+#define WHO(of)                                               \
+	{ "identity", TEXT, true, AT(of.identity) },          \
+	{                                                     \
+		"incarnation", NAME, true, AT(of.incarnation) \
+	}
+#define FIELDS_MAX 5
+
+/* As they are printed. But for the nomination, the first field of a part is there if the part is. */
+static const struct part_field parts[][FIELDS_MAX] = {
+	[ADVICE_NEXT] = { WHO(next),
+	                  { "address", TEXT, false, AT(next.address) },
+	                  { "priority", PRIORITY, false, AT(next.priority) } },
+	[ADVICE_FOR] = { WHO(given), { "handedOver", FLAG, false, AT(handed_over) } },
+	[ADVICE_WANTED] = { { "name", NAME, true, AT(wanted.name) }, { "identity", TEXT, true, AT(wanted.identity) } },
+	[ADVICE_NOMINATION] = { { "priority", PRIORITY, false, AT(nomination.priority) },
+	                        { "answers", NAME, false, AT(nomination.answers) },
+	                        { "declines", NAME, false, AT(nomination.declines) },
+	                        { "why", TEXT, false, AT(nomination.why) } },
+};
+
+bool advice_has(const struct advice *a, enum advice_part part)
 {
-	const json_t *value = json_object_get(object, key);
-
-	if (!value)
-		return !must;
-	const char *text = json_string_value(value);
-	return text && (*text || !must) && advice_set(to, text);
+	if (!a)
+		return false;
+	return part == ADVICE_NOMINATION ? a->nomination.is : *((const char *)a + parts[part]->at);
 }
 
-/* Hex digits and dashes, fewer than size. */
-static bool read_name(const json_t *object, const char *key, bool must, char *to, size_t size)
-{
-	const json_t *value = json_object_get(object, key);
+/* ---- reading: false wherever something is not as it should be ---- */
 
-	if (!value)
-		return !must;
-	const char *text = json_string_value(value);
-	if (!text || (must && !*text) || strlen(text) >= size || strspn(text, "0123456789abcdef-") != strlen(text))
+static bool read_text(const struct part_field *f, const char *text, char *to)
+{
+	bool name = text && strspn(text, "0123456789abcdef-") == strlen(text);
+	bool fits = text && (*text || !f->must) && strlen(text) < f->size;
+
+	if (!fits || !(f->kind == NAME ? name : buf_is_utf8(text)))
 		return false;
-	snprintf(to, size, "%s", text);
+	memcpy(to, text, strlen(text) + 1);
 	return true;
 }
 
-static bool read_priority(const json_t *object, int64_t *to)
+static bool read_priority(const json_t *value, int64_t *to)
 {
-	const json_t *value = json_object_get(object, "priority");
-
-	if (!value)
-		return true;
 	*to = json_integer_value(value);
 	return json_is_integer(value) && *to >= -ADVICE_PRIORITY_MAX && *to <= ADVICE_PRIORITY_MAX;
+}
+
+static bool read_field(struct advice *a, const struct part_field *f, const json_t *value)
+{
+	void *to = (char *)a + f->at;
+
+	if (!value)
+		return !f->must;
+	if (f->kind == PRIORITY)
+		return read_priority(value, to);
+	if (f->kind != FLAG)
+		return read_text(f, json_string_value(value), to);
+	*(bool *)to = json_is_true(value);
+	return true;
 }
 
 static bool of_term(const json_t *object, uint64_t term)
@@ -59,32 +94,16 @@ static bool of_term(const json_t *object, uint64_t term)
 	return term && json_is_integer(value) && (uint64_t)json_integer_value(value) == term;
 }
 
-static bool read_who(const json_t *object, struct advice_candidate *to)
-{
-	return read_text(object, "identity", true, to->identity) &&
-	       read_name(object, "incarnation", true, to->incarnation, sizeof to->incarnation);
-}
-
 static bool read_part(struct advice *a, enum advice_part part, const json_t *object, uint64_t term)
 {
-	switch (part) {
-	case ADVICE_NEXT:
-		return of_term(object, term) && read_who(object, &a->next) &&
-		       read_text(object, "address", false, a->next.address) && read_priority(object, &a->next.priority);
-	case ADVICE_FOR:
-		a->handed_over = json_is_true(json_object_get(object, "handedOver"));
-		return of_term(object, term) && read_who(object, &a->given);
-	case ADVICE_WANTED:
-		return of_term(object, term) && read_text(object, "identity", true, a->wanted.identity) &&
-		       read_name(object, "name", true, a->wanted.name, sizeof a->wanted.name);
-	case ADVICE_NOMINATION:
+	if (part == ADVICE_NOMINATION)
 		a->nomination.is = true;
-		return read_priority(object, &a->nomination.priority) &&
-		       read_name(object, "answers", false, a->nomination.answers, sizeof a->nomination.answers) &&
-		       read_name(object, "declines", false, a->nomination.declines, sizeof a->nomination.declines) &&
-		       read_text(object, "why", false, a->nomination.why);
-	}
-	return false;
+	else if (!of_term(object, term))
+		return false;
+	for (const struct part_field *f = parts[part]; f < parts[part] + FIELDS_MAX && f->key; f++)
+		if (!read_field(a, f, json_object_get(object, f->key)))
+			return false;
+	return true;
 }
 
 void advice_read(struct advice **slot, enum advice_part part, const json_t *value, uint64_t term)
@@ -102,58 +121,35 @@ void advice_read(struct advice **slot, enum advice_part part, const json_t *valu
 
 /* ---- printing ---- */
 
-bool advice_has(const struct advice *a, enum advice_part part)
+static void print_field(struct buf *b, const struct part_field *f, const struct advice *a)
 {
-	if (!a)
-		return false;
-	switch (part) {
-	case ADVICE_NEXT:
-		return *a->next.identity;
-	case ADVICE_FOR:
-		return *a->given.identity;
-	case ADVICE_WANTED:
-		return *a->wanted.name;
-	case ADVICE_NOMINATION:
-		return a->nomination.is;
-	}
-	return false;
-}
+	const void *from = (const char *)a + f->at;
 
-static void put_text(struct buf *b, const char *key, const char *text)
-{
-	if (!*text)
+	if (f->kind == PRIORITY) {
+		buf_printf(b, "\"%s\": %" PRId64, f->key, *(const int64_t *)from);
 		return;
-	buf_printf(b, ", \"%s\": ", key);
-	buf_json(b, text);
-}
-
-static void put_who(struct buf *b, const struct advice_candidate *who)
-{
-	put_text(b, "identity", who->identity);
-	put_text(b, "incarnation", who->incarnation);
-	put_text(b, "address", who->address);
+	}
+	buf_printf(b, "\"%s\": ", f->key);
+	if (f->kind == FLAG)
+		buf_adds(b, "true");
+	else
+		buf_json(b, from);
 }
 
 void advice_print(struct buf *b, const struct advice *a, enum advice_part part, uint64_t term)
 {
-	if (part == ADVICE_NOMINATION) {
-		buf_printf(b, "{\"priority\": %" PRId64, a->nomination.priority);
-		put_text(b, "answers", a->nomination.answers);
-		put_text(b, "declines", a->nomination.declines);
-		put_text(b, "why", a->nomination.why);
-		buf_adds(b, "}");
-		return;
+	const char *between = "{";
+
+	if (part != ADVICE_NOMINATION) {
+		buf_printf(b, "{\"term\": %" PRIu64, term);
+		between = ", ";
 	}
-	buf_printf(b, "{\"term\": %" PRIu64, term);
-	if (part == ADVICE_NEXT) {
-		put_who(b, &a->next);
-		buf_printf(b, ", \"priority\": %" PRId64, a->next.priority);
-	} else if (part == ADVICE_FOR) {
-		put_who(b, &a->given);
-		buf_adds(b, a->handed_over ? ", \"handedOver\": true" : "");
-	} else {
-		put_text(b, "name", a->wanted.name);
-		put_text(b, "identity", a->wanted.identity);
+	for (const struct part_field *f = parts[part]; f < parts[part] + FIELDS_MAX && f->key; f++) {
+		if (f->kind != PRIORITY && !*((const char *)a + f->at))
+			continue; /* an empty text, or no */
+		buf_adds(b, between);
+		print_field(b, f, a);
+		between = ", ";
 	}
 	buf_adds(b, "}");
 }

@@ -23,13 +23,6 @@ static struct instant later_of(struct instant a, struct instant b)
 	return (struct instant){ a.boot > b.boot ? a.boot : b.boot, a.raw > b.raw ? a.raw : b.raw };
 }
 
-static nsec out_left(const struct successor *s, struct instant now)
-{
-	nsec left = s->out_for - elapsed_standby(s->out_since, now);
-
-	return left > 0 ? left : 0;
-}
-
 /* ---- when the next operation may start ---- */
 
 static void next_at(struct successor *s, struct instant when)
@@ -57,14 +50,14 @@ static nsec slack(const struct successor *s)
 /* ---- what it knows ---- */
 
 /* Whether this candidate could be next. */
-static bool able(const struct successor *s, struct instant now)
+static bool able(const struct successor *s)
 {
-	return s->role == SUCCESSOR_STANDBY && s->ready && out_left(s, now) == 0;
+	return s->role == SUCCESSOR_STANDBY && s->ready;
 }
 
 static bool somebody(const struct successor *s)
 {
-	return s->looked && s->seen.kind == NOMINEE_SOMEBODY;
+	return s->seen.kind == NOMINEE_SOMEBODY;
 }
 
 static struct instant fresh_until(const struct successor *s)
@@ -88,72 +81,55 @@ bool successor_wants(const struct successor *s, struct instant now, uint64_t *re
 	return s->role == SUCCESSOR_LEADER && *request && *identity;
 }
 
-/* Whether N should name this candidate and does not yet, or does not answer what M asks. */
-static bool wants_n(const struct successor *s, struct instant now)
+/* The request that N is to answer; 0 = none. Only who is named in N can have said yes. */
+static uint64_t to_answer(const struct successor *s)
 {
-	if (!able(s, now) || !s->news.held)
+	return s->news.wanted_mine && s->news.wanted != s->said ? s->news.wanted : 0;
+}
+
+/* Whether N is to be written for something that it does not say yet: that this candidate is next; or, where it is not
+ * able, that it does not come, though the leader waits for it; or for nothing but to see whether it can be written. */
+static bool wants_n(const struct successor *s)
+{
+	if (s->role != SUCCESSOR_STANDBY || !s->news.held)
 		return false;
+	if (!able(s))
+		return to_answer(s) || s->doubted;
 	if (s->news.wanted)
-		return s->news.wanted_mine && (!s->is_next || s->answered != s->news.wanted);
+		return s->news.wanted_mine && (!s->is_next || to_answer(s));
 	return !s->is_next && (!s->news.next || s->news.next_priority < s->priority);
 }
 
-/* Whether N is to say that this candidate does not come, though the leader waits for it. */
-static bool declines(const struct successor *s, struct instant now)
-{
-	return s->role == SUCCESSOR_STANDBY && !able(s, now) && s->news.held && s->news.wanted_mine &&
-	       s->news.wanted != s->declined;
-}
+/* ---- the try to write N ---- */
 
-/* ---- taking N ---- */
-
-static void take_later(struct successor *s, nsec d, struct instant now)
+static void try_later(struct successor *s, nsec d, struct instant now)
 {
-	if (s->taking_for)
+	if (s->try.able && s->try.request)
 		d = s->options.retry;
-	else
+	else if (s->try.able)
 		d += pause_up_to(s, s->options.renew / 2);
-	s->take_at = instant_add(now, d);
+	s->try.go = false;
+	s->try.at = instant_add(now, d);
 }
 
-/* Who is wanted takes N at once. Others wait for a random moment, at least L after they last tried. */
-static void note_taking(struct successor *s, struct instant now)
+/* What the leader waits for is said at once. Who takes N unasked waits for a random moment, at least L after it last
+ * tried. */
+static void note_try(struct successor *s, struct instant now)
 {
-	uint64_t request = s->news.wanted_mine ? s->news.wanted : 0;
+	struct successor_try t = { .is = wants_n(s),
+		                   .able = able(s),
+		                   .request = able(s) && s->news.wanted_mine ? s->news.wanted : to_answer(s) };
+	nsec pause = t.able ? 0 : s->options.lease;
 
-	if (!wants_n(s, now)) {
-		s->taking = s->grab = false;
+	if (!t.is || t.able != s->try.able)
+		s->try.is = s->try.go = false;
+	if (!t.is || (s->try.is && s->try.request == t.request))
 		return;
-	}
-	if (s->taking && s->taking_for == request)
-		return;
-	s->taking = true;
-	s->taking_for = request;
-	s->take_at = request ? now : instant_add(now, pause_up_to(s, s->options.renew / 2));
-	if (s->took && !request)
-		s->take_at = later_of(s->take_at, instant_add(s->taken_at, s->options.lease));
-}
-
-/* What the leader waits for is said at once. */
-static void note_touching(struct successor *s, struct instant now)
-{
-	uint64_t no = declines(s, now) ? s->news.wanted : 0;
-
-	if (!no && !(s->doubted && s->role == SUCCESSOR_STANDBY && s->news.held)) {
-		s->touching = s->touch = false;
-		return;
-	}
-	if (s->touching && s->touching_for == no)
-		return;
-	s->touching = true;
-	s->touching_for = no;
-	s->touch_at = no ? now : instant_add(now, s->options.lease + pause_up_to(s, s->options.renew / 2));
-}
-
-static void touch_later(struct successor *s, struct instant now)
-{
-	s->touch = false;
-	s->touch_at = instant_add(now, lengthened(s->options.lease, s->refusals));
+	t.go = s->try.go;
+	t.at = t.request ? now : instant_add(now, pause + pause_up_to(s, s->options.renew / 2));
+	if (t.able && s->took && !t.request)
+		t.at = later_of(t.at, instant_add(s->taken_at, s->options.lease));
+	s->try = t;
 }
 
 /* Another candidate of at least our priority, whom M does not publish. It may just have taken N. If it has not written
@@ -168,24 +144,26 @@ static bool is_gone(struct successor *s, struct instant now)
 		struct instant over = instant_add(s->left_at, enough);
 		if (instant_passed(over, now))
 			return true;
-		s->take_at = later_of(over, now);
+		s->try.at = later_of(over, now);
 		return false;
 	}
 	s->patience += s->left_alone != 0;
 	s->left_alone = s->seen.write;
 	s->left_at = now;
-	take_later(s, lengthened(enough, s->patience), now);
+	try_later(s, lengthened(enough, s->patience), now);
 	return false;
 }
 
-/* Whether N, as it was just read, may be taken. */
-static bool may_take(struct successor *s, struct instant now)
+/* Whether N, as it was just read, may be written for the try. */
+static bool may_write(struct successor *s, struct instant now)
 {
+	if (!s->try.is || (!s->try.able && !instant_passed(s->try.at, now)))
+		return false;
 	if (s->seen.kind == NOMINEE_FOREIGN) {
-		take_later(s, SLOWEST * s->options.lease, now);
+		try_later(s, SLOWEST * s->options.lease, now);
 		return false;
 	}
-	if (s->taking_for || s->seen.kind != NOMINEE_SOMEBODY || s->seen.mine)
+	if (!s->try.able || s->try.request || s->seen.kind != NOMINEE_SOMEBODY || s->seen.mine)
 		return true;
 	return s->seen.who == s->news.holder || s->seen.priority < s->priority || is_gone(s, now);
 }
@@ -201,6 +179,7 @@ static void stop_being_next(struct successor *s, bool leads, struct successor_ac
 	if (!s->is_next)
 		return;
 	s->is_next = false;
+	s->said = 0;
 	a->set |= SUCCESSOR_DO_NOT_NEXT;
 	a->leads = leads;
 }
@@ -241,17 +220,16 @@ static void successor_on_role(struct successor *s, const struct successor_event 
 	s->heard = s->heard || s->role == SUCCESSOR_LEADER; /* whose term comes then begins after ours */
 	stop_being_next(s, e->role == SUCCESSOR_LEADER, a);
 	if (s->role == SUCCESSOR_LEADER || e->role == SUCCESSOR_LEADER) {
-		s->looked = false;
+		s->seen = (struct successor_sight){ .kind = NOMINEE_UNKNOWN };
 		s->stale = s->unsure = s->busy;
 	}
 	s->role = e->role;
 	s->term = e->term;
-	s->role_since = s->out_since = now;
+	s->role_since = now;
 	next_at(s, now);
-	s->out_for = e->sit_out;
 	s->news = (struct successor_news){ .held = false };
 	s->fresh = s->handed = s->larger = s->took = false;
-	s->published = s->withdrawn = s->left_alone = s->answered = 0;
+	s->published = s->withdrawn = s->left_alone = s->said = 0;
 	s->patience = 0;
 }
 
@@ -315,10 +293,8 @@ static void op_failed(struct successor *s, struct instant now)
 	nsec pause = s->refusals ? lengthened(s->options.lease, s->refusals) : s->options.retry;
 
 	next_at(s, instant_add(now, pause));
-	if (s->taking)
-		take_later(s, lengthened(s->options.lease, s->refusals), now);
-	if (s->touching)
-		touch_later(s, now);
+	if (s->try.is)
+		try_later(s, lengthened(s->options.lease, s->refusals), now);
 }
 
 /* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
@@ -326,16 +302,15 @@ static void op_failed(struct successor *s, struct instant now)
 static void leader_looked(struct successor *s, const struct successor_sight *sight, struct instant now,
                           struct successor_actions *a)
 {
-	bool same = s->looked && s->seen.kind == sight->kind && s->seen.write == sight->write;
+	bool same = s->seen.kind == sight->kind && s->seen.write == sight->write;
 	bool answer = s->wanted.request && sight->answers == s->wanted.request;
 
-	if (!same && (s->looked || answer)) {
+	if (!same && (s->seen.kind != NOMINEE_UNKNOWN || answer)) {
 		s->fresh = true;
 		s->changed_at = now;
 		if (sight->namesake)
 			a->set |= SUCCESSOR_DO_NAMESAKE;
 	}
-	s->looked = true;
 	s->seen = *sight;
 	if (s->wanted.request || s->changed)
 		next_at(s, instant_add(now, s->options.retry));
@@ -357,36 +332,39 @@ static void successor_on_read(struct successor *s, const struct successor_event 
 		return;
 	}
 	s->seen = e->sight;
-	s->looked = true;
 	s->stale = s->unsure = false;
 	if (!s->seen.mine)
 		stop_being_next(s, false, a);
 	next_at(s, s->is_next ? instant_add(now, s->options.retry) : now);
-	s->grab = s->taking && may_take(s, now);
-	s->touch = s->touching && instant_passed(s->touch_at, now) && s->seen.kind != NOMINEE_FOREIGN;
-	if (s->touching && !s->touch && instant_passed(s->touch_at, now))
-		touch_later(s, now);
+	s->try.go = may_write(s, now);
+}
+
+/* A write that does not name this candidate shows, too, whether the store takes its writes. */
+static void look_again(struct successor *s, struct instant now)
+{
+	if (s->try.is && !s->try.able)
+		try_later(s, lengthened(s->options.lease, s->refusals), now);
 }
 
 static void written(struct successor *s, const struct successor_event *e, struct instant now,
                     struct successor_actions *a)
 {
 	s->seen = e->sight;
-	s->looked = true;
 	s->stale = s->unsure = false;
-	if (s->declining)
-		s->declined = s->declining;
-	if (s->touched)
-		touch_later(s, now);
-	if (s->emptying || s->touched)
+	if (!s->naming) {
+		s->said = s->saying ? s->saying : s->said;
+		look_again(s, now);
 		return;
+	}
 	s->good_at = e->sent_at;
-	s->answered = s->answering;
-	if (able(s, now))
+	if (able(s))
 		next_within(s, instant_add(e->sent_at, s->options.lease - slack(s)), slack(s));
 	else
 		next_at(s, now);
-	if (s->is_next || !able(s, now) || out_of_date(s, now))
+	if (!able(s) || out_of_date(s, now))
+		return;
+	s->said = s->saying;
+	if (s->is_next)
 		return;
 	s->is_next = true;
 	s->left_alone = 0;
@@ -411,8 +389,8 @@ static void successor_on_written(struct successor *s, const struct successor_eve
 	case OUTCOME_UNKNOWN:
 		s->stale = s->unsure = true;
 		next_at(s, s->refusals ? instant_add(now, lengthened(s->options.lease, s->refusals)) : now);
-		if (s->touched)
-			touch_later(s, now);
+		if (!s->naming)
+			look_again(s, now);
 		return;
 	case OUTCOME_FAILED:
 		op_failed(s, now);
@@ -425,7 +403,7 @@ static void successor_on_changed(struct successor *s, struct instant now)
 {
 	if (s->busy)
 		s->changed = true;
-	else if (s->role == SUCCESSOR_LEADER && s->looked)
+	else if (s->role == SUCCESSOR_LEADER && s->seen.kind != NOMINEE_UNKNOWN)
 		next_by(s, instant_add(now, s->options.retry));
 	else if (s->is_next)
 		s->stale = true; /* by another candidate, perhaps */
@@ -507,7 +485,7 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 	if (s->handed)
 		return;
 	if (s->wanted.request) {
-		bool no = s->wanted.identity && s->looked && s->seen.declines == s->wanted.request;
+		bool no = s->wanted.identity && s->seen.declines == s->wanted.request;
 		if (is_asked(s, next) && next->answers == s->wanted.request)
 			hand_over(s, SUCCESSOR_REQUEST, a);
 		else if (no || instant_passed(s->wanted.by, now))
@@ -534,57 +512,50 @@ void successor_plans(const struct successor *s, struct instant now, nsec *preemp
 
 /* ---- the next operation ---- */
 
-enum step { STEP_NOTHING, STEP_READ, STEP_WRITE, STEP_EMPTY, STEP_TOUCH };
+enum step { STEP_NOTHING, STEP_READ, STEP_NAME, STEP_EMPTY, STEP_TOUCH };
 
-static enum step what_to_do(const struct successor *s, struct instant now, struct instant *when)
+static enum step what_to_do(const struct successor *s, struct instant *when)
 {
 	bool ours = somebody(s) && s->seen.mine;
 
 	*when = s->next_op;
 	if (s->role == SUCCESSOR_LEADER || s->unsure)
 		return STEP_READ;
-	if (!able(s, now) && ours)
-		return s->stale ? STEP_READ : STEP_EMPTY;
-	if (!able(s, now)) {
-		*when = s->touch ? s->next_op : later_of(s->next_op, s->touch_at);
-		return !s->touching ? STEP_NOTHING : s->touch ? STEP_TOUCH : STEP_READ;
+	if (ours) {
+		if (able(s) && s->try.is)
+			*when = instant_min(s->next_op, s->try.at);
+		return s->stale ? STEP_READ : able(s) ? STEP_NAME : STEP_EMPTY;
 	}
-	if (ours && s->taking)
-		*when = instant_min(s->next_op, s->take_at);
-	if (ours)
-		return s->stale ? STEP_READ : STEP_WRITE;
-	if (s->grab)
-		return STEP_WRITE;
-	if (s->taking)
-		*when = s->take_at;
-	return s->taking ? STEP_READ : STEP_NOTHING;
+	if (s->try.go)
+		return able(s) ? STEP_NAME : STEP_TOUCH;
+	*when = s->try.at;
+	return s->try.is ? STEP_READ : STEP_NOTHING;
 }
 
 static void plan(struct successor *s, struct instant now, struct successor_actions *a)
 {
 	struct instant when;
-	enum step step = what_to_do(s, now, &when);
+	enum step step = what_to_do(s, &when);
 
 	if (s->busy || step == STEP_NOTHING || !instant_passed(when, now))
 		return;
 	s->busy = true;
 	s->changed = false;
 	a->op = ++s->op;
-	if (s->taking && instant_passed(s->take_at, now)) {
+	if (s->try.is && s->try.able && instant_passed(s->try.at, now)) {
 		s->took = true;
 		s->taken_at = now;
-		take_later(s, s->options.lease, now);
+		try_later(s, s->options.lease, now);
 	}
 	if (step == STEP_READ) {
 		a->set |= SUCCESSOR_DO_READ;
 		return;
 	}
-	s->grab = s->touch = false;
-	s->touched = step == STEP_TOUCH;
-	a->as_is = s->touched && somebody(s);
-	s->emptying = a->nobody = step == STEP_EMPTY || (s->touched && !a->as_is);
-	s->declining = a->declines = step != STEP_WRITE && declines(s, now) ? s->news.wanted : 0;
-	s->answering = a->answers = step == STEP_WRITE && s->news.wanted_mine ? s->news.wanted : 0;
+	s->try.go = false;
+	s->naming = step == STEP_NAME;
+	a->as_is = step == STEP_TOUCH && somebody(s);
+	a->nobody = !s->naming && !a->as_is;
+	s->saying = a->answers = s->naming && s->news.wanted_mine ? s->news.wanted : to_answer(s);
 	a->set |= SUCCESSOR_DO_WRITE;
 }
 
@@ -593,10 +564,9 @@ struct successor_actions successor_step(struct successor *s, const struct succes
 	struct successor_actions a = { .set = 0 };
 
 	successor_on_event(s, e, now, &a);
-	if (!able(s, now) || out_of_date(s, now))
+	if (!able(s) || out_of_date(s, now))
 		stop_being_next(s, false, &a);
-	note_taking(s, now);
-	note_touching(s, now);
+	note_try(s, now);
 	decide(s, now, &a);
 	plan(s, now, &a);
 	return a;
@@ -623,12 +593,10 @@ nsec successor_wait(const struct successor *s, struct instant now)
 	nsec wait = NSEC_NEVER;
 	struct instant when;
 
-	if (!s->busy && what_to_do(s, now, &when) != STEP_NOTHING)
+	if (!s->busy && what_to_do(s, &when) != STEP_NOTHING)
 		wait = sooner(wait, when, now);
 	if (s->is_next)
 		wait = sooner(wait, instant_add(s->good_at, 2 * s->options.lease), now);
-	if (s->role == SUCCESSOR_STANDBY && out_left(s, now) > 0 && out_left(s, now) < wait)
-		wait = out_left(s, now);
 	if (s->role != SUCCESSOR_LEADER)
 		return wait;
 	bool next = successor_published(s, now) != NULL;

@@ -35,6 +35,7 @@ enum successor_role {
 };
 
 enum nominee_kind {
+	NOMINEE_UNKNOWN, /* not looked yet */
 	NOMINEE_ABSENT,
 	NOMINEE_NOBODY, /* N was written empty */
 	NOMINEE_SOMEBODY,
@@ -69,7 +70,7 @@ struct successor_news {
 enum successor_event_kind {
 	SUCCESSOR_EV_TICK,
 	SUCCESSOR_EV_AWAKE, /* the process does something else anyway: see successor_shares */
-	SUCCESSOR_EV_ROLE,  /* role, term; sit_out: not next for so long, after a term that ended by an error */
+	SUCCESSOR_EV_ROLE,  /* role, term */
 	/* ready, priority: whether it could lead now. doubted: it is not ready only since the store did not take its
 	 * last write: it is to find out whether it would now */
 	SUCCESSOR_EV_READY,
@@ -83,7 +84,6 @@ struct successor_event {
 	enum successor_event_kind kind;
 	enum successor_role role;
 	uint64_t term;
-	nsec sit_out;
 	bool ready, doubted;
 	int64_t priority;
 	struct successor_news news;
@@ -106,17 +106,16 @@ enum successor_do {
 	SUCCESSOR_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
 	                                    * or its term has ended. The term goes on */
 	SUCCESSOR_DO_READ = 1 << 5,        /* op */
-	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers, declines; conditional on the last sight */
+	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers; conditional on the last sight */
 	SUCCESSOR_DO_NAMESAKE = 1 << 7,    /* leader: a candidate with this one's identity is alive, and writes N */
 };
 enum successor_why { SUCCESSOR_REQUEST, SUCCESSOR_PRIORITY, SUCCESSOR_ROTATION };
 struct successor_actions {
 	unsigned set; /* of enum successor_do */
 	uint64_t op;
-	bool nobody;       /* WRITE: empties N; else it names this process */
-	bool as_is;        /* WRITE: what the last sight shows, of another candidate, with that write's name */
-	uint64_t answers;  /* WRITE: the request that it answers; 0 = none */
-	uint64_t declines; /* WRITE, with nobody or as_is: the request to which it says no; 0 = none */
+	bool nobody;      /* WRITE: empties N; else it names this process */
+	bool as_is;       /* WRITE: what the last sight shows, of another candidate, with that write's name */
+	uint64_t answers; /* WRITE: the request that it answers: yes, or no with nobody or as_is; 0 = none */
 	enum successor_why why;
 	uint64_t request; /* NO_HANDOVER; HAND_OVER by SUCCESSOR_REQUEST */
 	bool leads;       /* NOT_NEXT */
@@ -130,8 +129,6 @@ struct successor {
 	struct instant role_since;
 	bool ready, doubted;
 	int64_t priority;
-	nsec out_for; /* not next for out_for from out_since on */
-	struct instant out_since;
 	uint32_t noise; /* state of the random pauses */
 
 	/* What M says. */
@@ -142,31 +139,35 @@ struct successor {
 
 	/* What N shows. */
 	struct successor_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
-	bool looked, stale, unsure;  /* stale: N may be newer. unsure: by a write of ours whose outcome is unknown */
+	bool stale, unsure;          /* stale: N may be newer. unsure: by a write of ours whose outcome is unknown */
 	bool fresh;                  /* leader: N has changed while it looked on, the last time at changed_at */
 	struct instant changed_at;
 
 	/* The operation on N under way, and when the next one may start. */
 	uint64_t op;
-	bool busy, emptying, changed;      /* changed: a watch told of a change meanwhile */
-	uint64_t answering;                /* the request that the write under way answers */
+	bool busy, changed;                /* changed: a watch told of a change meanwhile */
+	bool naming;                       /* the write under way names this process, */
+	uint64_t saying;                   /*     and answers this request; 0 = none */
 	struct instant next_op, shared_op; /* shared_op: then, if the process is awake anyway; never after next_op */
 	int refusals;                      /* how many operations in a row were refused */
 
 	/* A standby. */
-	bool is_next, taking, grab, took; /* taking: look at N at take_at, in order to take it. grab: write now */
-	uint64_t taking_for, answered;    /* requests: that it takes N for, and that N answers; 0 = none */
-	struct instant take_at, taken_at; /* took: it last tried at taken_at */
-	struct instant good_at;           /* when its last good write was sent */
-	uint64_t left_alone;              /* a write of another candidate, which may be alive: first seen at left_at */
+	bool is_next;
+	uint64_t said; /* the request that it has answered: yes if it is next, else no; 0 = none */
+	/* It is to write N: to take it, or, where it is not able, to write back what it sees. That shows whether the
+	 * store takes its writes, or tells the leader that it does not come. */
+	struct successor_try {
+		bool is, able;
+		bool go;           /* N was looked at: write now */
+		uint64_t request;  /* that it is for; 0 = none */
+		struct instant at; /* then it looks at N */
+	} try;
+	bool took; /* it last tried to take N at taken_at */
+	struct instant taken_at;
+	struct instant good_at; /* when its last good write was sent */
+	uint64_t left_alone;    /* a write of another candidate, which may be alive: first seen at left_at */
 	struct instant left_at;
 	int patience; /* how many times in a row that candidate was found alive, and not published */
-	/* One that is not able: it looks at N at touch_at, and writes back what it sees (touch: now). That shows
-	 * whether the store takes its writes, or tells the leader that it does not come. */
-	bool touching, touch, touched; /* touched: by the write under way */
-	struct instant touch_at;
-	uint64_t touching_for;        /* the request that it says no to; 0 = none */
-	uint64_t declining, declined; /* the request that the write under way says no to; that was said no to */
 
 	/* A leader. */
 	bool handed, larger; /* handed: HAND_OVER was said. larger: the next's priority is, since larger_since */

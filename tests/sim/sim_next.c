@@ -118,14 +118,14 @@ static struct note written_note(const struct world *w, const struct node *n, con
 	struct note as_is = w->noted[n->next.note % NOTES];
 
 	if (a->nobody)
-		return (struct note){ .declines = a->declines };
+		return (struct note){ .declines = a->answers };
 	if (!a->as_is)
 		return (struct note){ .who = n->incarnation,
 			              .identity = n->identity,
 			              .priority = n->next.priority,
 			              .answers = a->answers };
 	as_is.name = name_of(w, n->next.note);
-	as_is.declines = a->declines;
+	as_is.declines = a->answers;
 	return as_is;
 }
 
