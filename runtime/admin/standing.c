@@ -3,7 +3,6 @@
 #include "base/duration.h"
 #include "base/json_out.h"
 #include "election/elector.h"
-#include "election/handover.h"
 #include "election/may_lead.h"
 #include "service/service.h"
 

@@ -233,30 +233,29 @@ static void elector_on_next(void *arg, bool is)
 		e->cb->next(e->arg, is, false);
 }
 
-static void elector_on_not_handed_over(void *arg, const char *request, const char *why)
-{
-	struct elector *e = arg;
-
-	if (e->cb->not_handed_over)
-		e->cb->not_handed_over(e->arg, request, why);
-}
-
 static void elector_on_publish(void *arg)
 {
 	elector_step(arg, (struct lease_event){ .kind = LEASE_EV_RENEW });
 }
 
-static void elector_on_hand_over(void *arg, enum successor_why why, const char *request)
+static void elector_on_not_handed_over(void *arg, const char *why)
+{
+	handover_refused(arg, why);
+}
+
+static void elector_on_hand_over(void *arg, enum successor_why why)
 {
 	struct elector *e = arg;
 
 	if (lease_phase(e->lease) != PHASE_LEADING) {
 		if (why == SUCCESSOR_REQUEST)
-			elector_on_not_handed_over(e, request, "the term ends already, for another reason");
+			handover_refused(e, "the term ends already, for another reason");
 		return;
 	}
 	e->handing = true;
 	e->why = why;
+	if (why == SUCCESSOR_REQUEST)
+		handover_ends(e);
 	if (e->cb->hand_over)
 		e->cb->hand_over(e->arg, why);
 	else
@@ -418,6 +417,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 		                         .seed = seed };
 	e->next = next_link_new(&next, &next_callbacks, e);
 	timer_init(e->timeline, &e->timer, elector_on_timer);
+	handover_init(e);
 	e->due = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return e;
 }
@@ -468,6 +468,8 @@ void elector_stopped(struct elector *e, bool reaped)
 		elector_say(e, LOG_ERROR, "not_reaped",
 		            "something the term started could not be killed: the lease is left to expire");
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
+	if (reaped)
+		handover_released(e);
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)
@@ -536,19 +538,6 @@ void elector_accept_store(struct elector *e)
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 }
 
-int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err)
-{
-	if (lease_phase(e->lease) != PHASE_LEADING) {
-		err_set(err, ERR_USAGE, "%s does not lead, so it cannot hand over", e->author.identity);
-		return -1;
-	}
-	if (strcmp(to, e->author.identity) == 0) {
-		err_set(err, ERR_USAGE, "%s leads already", to);
-		return -1;
-	}
-	return next_link_handover(e->next, to, timeout, request, err);
-}
-
 const char *elector_checkpoint(const struct elector *e)
 {
 	return e->seen.checkpoint;
@@ -563,6 +552,7 @@ void elector_free(struct elector *e)
 {
 	if (!e)
 		return;
+	handover_fini(e);
 	e->closing = true;
 	next_link_free(e->next);
 	timer_stop(e->timeline, &e->timer);

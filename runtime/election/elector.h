@@ -64,7 +64,7 @@ struct elector_leader {
 	const char *previous; /* the holder reported or read before it; "" = unknown */
 };
 
-/* All are called from the loop. lead, deadline, stop, ask, renewed, trouble, saved, next, hand_over and not_handed_over
+/* All are called from the loop. lead, deadline, stop, ask, renewed, trouble, saved, next, hand_over and handed_over
  * may also be called from inside an elector_ function; leader from inside elector_tell_leader; the others never are. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
@@ -90,8 +90,9 @@ struct elector_callbacks {
 	/* The running term is to end of its own will, for the one who comes next: answer with elector_end, with the
 	 * reason LEASE_RESIGNED and a sit_out of 0, as if an operator had asked for that. Once in a term. */
 	void (*hand_over)(void *arg, enum successor_why why);
-	/* Answers elector_handover: it does not happen, and the term goes on. why: for people */
-	void (*not_handed_over)(void *arg, const char *request, const char *why);
+	/* Answers elector_hand_over, once; elector_free may call it. It may end the elector, but not free it. May be
+	 * NULL. */
+	void (*handed_over)(void *arg, uint64_t ticket, const struct handover_result *r);
 	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
@@ -140,9 +141,9 @@ const char *elector_checkpoint(const struct elector *e); /* of the record as it 
                                                             borrowed until the next elector_ call */
 
 /* Hands over to the candidate with the identity `to` ("": whoever comes next), once that one has answered, within
- * `timeout`. request: its name, by which hand_over or not_handed_over answers. -1 with *err: this candidate does not
- * lead, its term ends already, or the lock has no place for who comes next. */
-int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err);
+ * `timeout`; handed_over follows when it is known who leads then. -1 with *err: this candidate does not lead, its term
+ * ends already, the lock has no place for who comes next, or another request is under way. */
+int elector_hand_over(struct elector *e, uint64_t ticket, const char *to, nsec timeout, struct err *err);
 
 struct elector_status { /* texts are borrowed until the next elector_ call; "" = none */
 	enum lease_phase phase;
@@ -182,6 +183,6 @@ void elector_status(const struct elector *e, struct elector_status *out);
 struct buf;
 void elector_why(const struct elector *e, struct buf *out);
 
-void elector_free(struct elector *e); /* cancels what is under way; no callback any more */
+void elector_free(struct elector *e); /* cancels what is under way; but for handed_over no callback any more */
 
 #endif

@@ -1,7 +1,7 @@
 /* The memory of an elector (elector.h), and what its files call of each other.
  * Not for other rooms or files, which use elector.h's functions.
  * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what others
- * are told and may ask) and elector_say.c (the log, and trouble with the store). */
+ * are told and may ask), elector_handover.c (a hand-over that somebody has asked for) and elector_say.c (the log, and trouble with the store). */
 #ifndef LUNARCH_ELECTOR_INTERNAL_H
 #define LUNARCH_ELECTOR_INTERNAL_H
 
@@ -74,10 +74,16 @@ struct elector {
 	struct next_link *next;
 	struct next_options next_options;
 	struct readiness readiness;
-	bool handing;             /* the term ends for who comes next, */
-	enum successor_why why;   /*     for this reason */
-	char *given;              /* for whom the write under way releases the lock; NULL: for nobody */
-	uint64_t handovers[3];    /* by enum successor_why */
+	bool handing;           /* the term ends for who comes next, */
+	enum successor_why why; /*     for this reason */
+	char *given;            /* for whom the write under way releases the lock; NULL: for nobody */
+	uint64_t handovers[3];  /* by enum successor_why */
+	struct {                /* what elector_hand_over was asked for, from the order until it is known who leads */
+		enum { HANDOVER_NONE, HANDOVER_ASKED, HANDOVER_ENDING, HANDOVER_RELEASED } stage;
+		uint64_t ticket;
+		struct timer timer;
+		struct instant released_at;
+	} handover;
 	bool finishing, left;     /* LEASE_DO_FINISHED was there, and is passed on once the next record is settled, */
 	struct instant finish_by; /*     or then */
 };
@@ -101,6 +107,14 @@ void elector_on_dead(void *arg);
 /* elector_report.c: tells the user, and the log, who leads by what was read or written last. */
 void elector_report_leader(struct elector *e, bool self);
 void elector_report_no_leader(struct elector *e);
+
+/* elector_handover.c. Each may be told at any time. */
+void handover_init(struct elector *e);
+void handover_ends(struct elector *e);                     /* the term ends for the request, */
+void handover_refused(struct elector *e, const char *why); /*     or goes on */
+void handover_released(struct elector *e);                 /* the release is on its way */
+void handover_leader(struct elector *e, const struct elector_leader *l);
+void handover_fini(struct elector *e); /* a request that is under way gets its answer */
 
 /* elector_say.c. */
 void elector_say(struct elector *e, enum log_level level, const char *event, const char *fmt, ...)

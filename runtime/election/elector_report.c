@@ -57,6 +57,7 @@ void elector_report_leader(struct elector *e, bool self)
 			l.identity, (unsigned long long)r->pid);
 	mem_replace(&e->leader, l.identity);
 	e->leads_itself = self;
+	handover_leader(e, &l);
 	e->cb->leader(e->arg, &l);
 	free(previous);
 }
@@ -122,6 +123,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 	out->next.able = !unable;
 	out->next.unable_why = unable ? unable : "";
 	out->next.priority_self = e->next_options.priority;
+	out->next.handing_over = e->handover.stage != HANDOVER_NONE;
 	memcpy(out->next.handovers, e->handovers, sizeof e->handovers);
 	next_link_status(e->next, &e->seen, &out->next);
 }

@@ -24,7 +24,22 @@ struct elector_next { /* texts are borrowed until the next elector_ call; "" = n
 	int64_t priority_self;  /* of this candidate */
 	bool able;              /* this candidate could come next now */
 	const char *unable_why; /* if not: why not, for people */
+	bool handing_over;      /* a request to hand over is under way: `handed_over` follows */
 	uint64_t handovers[3];  /* terms that were handed over, by enum successor_why */
+};
+
+enum handover_end {
+	HANDOVER_DONE,   /* another candidate leads */
+	HANDOVER_NOT,    /* the term goes on, or it is not known who leads; another try may succeed */
+	HANDOVER_UNSEEN, /* the lock was released for the next one, and this process ended before it saw who leads */
+};
+struct handover_result { /* borrowed during the call */
+	enum handover_end end;
+	const char *identity, *address; /* DONE: who leads now */
+	/* DONE: for how long nobody led: from the sending of the release until the new leader's record was seen. -1:
+	 * not known, since the lease was lost before it was released. */
+	nsec gap;
+	const char *why; /* the others: for people */
 };
 
 #endif

@@ -53,8 +53,7 @@ struct next_link {
 	struct {
 		char name[33], to[ADVICE_TEXT_MAX + 1]; /* "": whoever comes next */
 		nsec timeout;
-	} request;         /* the leader's own, the last one, */
-	char replaced[33]; /*     and the name of the one before */
+	} request; /* the leader's own, the last one */
 };
 
 /* ---- the log ---- */
@@ -316,15 +315,12 @@ static const char *declined_why(const struct next_link *l)
 	return is ? l->seen.advice->nomination.why : NULL;
 }
 
-static void link_not_handed_over(struct next_link *l, uint64_t number)
+static void link_not_handed_over(struct next_link *l)
 {
-	bool last = number == nomination_request(l->request.name);
 	const char *no = declined_why(l);
 	char why[2 * ADVICE_TEXT_MAX + 100];
 
-	if (!last)
-		snprintf(why, sizeof why, "another request took its place");
-	else if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
+	if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
 		snprintf(why, sizeof why, "the term ended for another reason");
 	else if (*l->request.to && no)
 		snprintf(why, sizeof why, "%s could not lead now: %s", l->request.to, no);
@@ -334,7 +330,7 @@ static void link_not_handed_over(struct next_link *l, uint64_t number)
 	else
 		snprintf(why, sizeof why, "nobody came next within %.3gs", (double)l->request.timeout / NSEC_PER_SEC);
 	link_say(l, LOG_WARN, "not_handed_over", "the term is not handed over on request: %s", why);
-	l->cb->not_handed_over(l->arg, last ? l->request.name : l->replaced, why);
+	l->cb->not_handed_over(l->arg, why);
 }
 
 /* The end of a term comes first: what is published and said is for people by then. */
@@ -347,11 +343,11 @@ static void link_carry_out(struct next_link *l, const struct successor_actions *
 	if (a->set & SUCCESSOR_DO_NEXT)
 		link_next(l, true);
 	if (a->set & SUCCESSOR_DO_HAND_OVER)
-		l->cb->hand_over(l->arg, a->why, a->why == SUCCESSOR_REQUEST ? l->request.name : "");
+		l->cb->hand_over(l->arg, a->why);
 	if (a->set & SUCCESSOR_DO_PUBLISH)
 		link_publish(l);
 	if (a->set & SUCCESSOR_DO_NO_HANDOVER)
-		link_not_handed_over(l, a->request);
+		link_not_handed_over(l);
 	if (a->set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
 		start_op(l, a);
 }
@@ -482,24 +478,17 @@ bool next_link_leads(struct next_link *l)
 	return was;
 }
 
-int next_link_handover(struct next_link *l, const char *to, nsec timeout, char request[33], struct err *err)
+int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct err *err)
 {
-	if (!l->lock) {
-		err_set(err, ERR_MISSING, "%s", l->trouble);
-		return -1;
-	}
-	if (l->machine.handed) {
-		err_set(err, ERR_USAGE, "the term is handed over already");
-		return -1;
-	}
-	snprintf(l->replaced, sizeof l->replaced, "%s", l->request.name);
+	if (!l->lock)
+		return err_set(err, ERR_MISSING, "%s", l->trouble);
+	if (l->machine.handed)
+		return err_set(err, ERR_USAGE, "the term is handed over already");
 	nonce_hex(l->request.name, sizeof l->request.name / 2);
 	l->request.timeout = timeout;
-	if (!advice_set(l->request.to, to)) {
-		err_set(err, ERR_USAGE, "the identity %.100s is too long, or not UTF-8: no candidate has it", to);
-		return -1;
-	}
-	snprintf(request, 33, "%s", l->request.name);
+	if (!advice_set(l->request.to, to))
+		return err_set(err, ERR_USAGE, "the identity %.100s is too long, or not UTF-8: no candidate has it",
+		               to);
 	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER,
 	                                       .request = nomination_request(l->request.name),
 	                                       .identity = *to ? nomination_identity(to) : 0,

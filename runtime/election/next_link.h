@@ -19,8 +19,8 @@ struct timeline;
 struct next_link_callbacks {
 	void (*next)(void *arg, bool is); /* this candidate comes next; or comes next no more, and does not lead */
 	void (*publish)(void *arg);       /* a leader: what the lock's record says of it is to be written now */
-	void (*hand_over)(void *arg, enum successor_why why, const char *request);
-	void (*not_handed_over)(void *arg, const char *request, const char *why);
+	void (*hand_over)(void *arg, enum successor_why why);
+	void (*not_handed_over)(void *arg, const char *why);
 	void (*settled)(void *arg);                              /* next_link_settled has become true */
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
 	void (*namesake)(void *arg); /* a leader: the record is written by another candidate with its identity */
@@ -55,9 +55,9 @@ void next_link_renamed(struct next_link *l);
 /* It begins to lead, which its user hears next. true: it came next until now. next_link_role may follow later. */
 bool next_link_leads(struct next_link *l);
 
-/* The leader: hands over to `to`, or to whoever comes next (""). request: its name. Answered by hand_over, or by
- * not_handed_over. -1 with *err: the lock has no place for it, or nobody could come next. */
-int next_link_handover(struct next_link *l, const char *to, nsec timeout, char request[33], struct err *err);
+/* The leader, where no such request is under way: hands over to `to`, or to whoever comes next (""). Answered by
+ * hand_over, or by not_handed_over. -1 with *err: the lock has no place for it, or nobody could come next. */
+int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct err *err);
 
 /* ---- what the election asks it ---- */
 

@@ -62,7 +62,7 @@ static int exec_hand_over(void *arg, const struct standing *e, const struct cont
 	struct exec *x = arg;
 
 	(void)e;
-	return handover_begin(&x->handover, x->elector, q->ticket, q->to, timeout, err);
+	return elector_hand_over(x->elector, q->ticket, q->to, timeout, err);
 }
 
 static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)

@@ -42,7 +42,6 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 {
 	struct exec *x = arg;
 
-	handover_leader(&x->handover, l);
 	if (l->self || x->ran)
 		return;
 	if (l->above) {
@@ -78,15 +77,8 @@ static void exec_on_next(void *arg, bool is, bool leads)
 /* As if an operator had asked for it. */
 static void exec_on_hand_over(void *arg, enum successor_why why)
 {
-	struct exec *x = arg;
-
-	handover_ends(&x->handover, why);
-	exec_tell(x, (struct term_event){ .kind = TERM_EV_RESIGN });
-}
-
-static void exec_on_not_handed_over(void *arg, const char *request, const char *why)
-{
-	handover_refused(&((struct exec *)arg)->handover, request, why);
+	(void)why;
+	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN });
 }
 
 static void exec_on_no_leader(void *arg, const char *previous)
@@ -147,7 +139,7 @@ const struct elector_callbacks exec_elector_callbacks = {
 	.hopeless = exec_on_hopeless,
 	.next = exec_on_next,
 	.hand_over = exec_on_hand_over,
-	.not_handed_over = exec_on_not_handed_over,
+	.handed_over = exec_handed_over,
 	.finished = exec_on_finished,
 };
 

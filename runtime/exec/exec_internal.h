@@ -6,7 +6,7 @@
 
 #include "admin/admin_metrics.h"
 #include "election/elector.h"
-#include "election/handover.h"
+#include "election/elector.h"
 #include "exec/exec_command.h"
 #include "process/exec_warm.h"
 #include "process/supervisor.h"
@@ -60,8 +60,7 @@ struct exec {
 	char *trouble; /* why the lock cannot be used now; NULL */
 	bool hopeless; /* for it never can be */
 	ev_timer patience, hold, grace, again, refill, cool;
-	struct handover handover; /* that an operator has asked for */
-	int left_with;            /* the status with which it leaves when that is over; 0: it stays */
+	int left_with; /* the status with which it leaves when it is known who leads after a hand-over; 0: it stays */
 };
 
 /* ---- exec_run.c ---- */

@@ -97,7 +97,6 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->refill, exec_on_refill, 0., 0.);
 	ev_timer_init(&x->cool, exec_on_cool, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x->again.data = x->refill.data = x->cool.data = x;
-	handover_init(&x->handover, x->program.loop, exec_handed_over, x);
 	x->at_least =
 		options_set(x->options, OPTION_AT_LEAST) ? x->options->value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
 }
@@ -180,8 +179,6 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 
 static void exec_fini(struct exec *x)
 {
-	if (x->handover.loop)
-		handover_fini(&x->handover);
 	elector_free(x->elector);
 	service_order_free(x->service);
 	program_fini(&x->program);

@@ -64,8 +64,6 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 		elector_end(x->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(x->elector, a->reaped);
-	if (a->set & TERM_DO_REPORT && a->reaped)
-		handover_released(&x->handover);
 	if (refused && x->supervisor)
 		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
 	if (refused)
@@ -141,9 +139,12 @@ void exec_after_command(struct exec *x)
 /* Who has asked for a hand-over is to hear who leads then: until that is known it stays, and campaigns no more. */
 void exec_lost_status(struct exec *x, enum lease_reason reason)
 {
+	struct elector_status st;
+
 	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
 		return;
-	if (handover_pending(&x->handover)) {
+	elector_status(x->elector, &st);
+	if (st.next.handing_over) {
 		x->left_with = EXIT_LOST;
 		elector_bar(x->elector, "its command has ended with its term");
 	} else {

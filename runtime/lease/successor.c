@@ -469,9 +469,21 @@ static bool is_asked(const struct successor *s, const struct successor_sight *ne
 	return next && (!s->wanted.identity || s->wanted.identity == next->identity);
 }
 
+void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in)
+{
+	bool may = s->role == SUCCESSOR_LEADER && !s->handed;
+
+	*preempts_in = *rotates_in = NSEC_NEVER;
+	if (may && s->options.next.preempt && s->larger)
+		*preempts_in = instant_until(instant_add(s->larger_since, s->preempt_after), now);
+	if (may && s->options.next.max_term)
+		*rotates_in = instant_until(instant_add(s->role_since, s->options.next.max_term), now);
+}
+
 static void decide(struct successor *s, struct instant now, struct successor_actions *a)
 {
 	const struct successor_sight *next = successor_published(s, now);
+	nsec preempts_in, rotates_in;
 	uint64_t who = next ? next->who : 0;
 	int64_t priority = next ? next->priority : 0;
 
@@ -492,22 +504,11 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 			drop_wanted(s, a);
 		return;
 	}
-	if (s->options.next.preempt && s->larger && instant_passed(instant_add(s->larger_since, s->preempt_after), now))
+	successor_plans(s, now, &preempts_in, &rotates_in);
+	if (preempts_in == 0)
 		hand_over(s, SUCCESSOR_PRIORITY, a);
-	else if (s->options.next.max_term && next &&
-	         instant_passed(instant_add(s->role_since, s->options.next.max_term), now))
+	else if (rotates_in == 0 && next)
 		hand_over(s, SUCCESSOR_ROTATION, a);
-}
-
-void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in)
-{
-	bool may = s->role == SUCCESSOR_LEADER && !s->handed;
-
-	*preempts_in = *rotates_in = -1;
-	if (may && s->options.next.preempt && s->larger)
-		*preempts_in = instant_until(instant_add(s->larger_since, s->preempt_after), now);
-	if (may && s->options.next.max_term)
-		*rotates_in = instant_until(instant_add(s->role_since, s->options.next.max_term), now);
 }
 
 /* ---- the next operation ---- */
@@ -600,17 +601,14 @@ nsec successor_wait(const struct successor *s, struct instant now)
 	if (s->role != SUCCESSOR_LEADER)
 		return wait;
 	bool next = successor_published(s, now) != NULL;
+	nsec preempts_in, rotates_in;
+	successor_plans(s, now, &preempts_in, &rotates_in);
 	if (next)
 		wait = sooner(wait, fresh_until(s), now);
-	if (s->handed)
-		return wait;
-	if (s->wanted.request)
+	if (s->wanted.request && !s->handed)
 		return sooner(wait, s->wanted.by, now);
-	if (s->options.next.preempt && s->larger)
-		wait = sooner(wait, instant_add(s->larger_since, s->preempt_after), now);
-	if (s->options.next.max_term && next)
-		wait = sooner(wait, instant_add(s->role_since, s->options.next.max_term), now);
-	return wait;
+	wait = preempts_in < wait ? preempts_in : wait;
+	return next && rotates_in < wait ? rotates_in : wait;
 }
 
 /* ---- set-up ---- */

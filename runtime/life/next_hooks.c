@@ -39,24 +39,14 @@ static void hooks_end(struct next_hooks *h, struct next_actions *a)
 	a->set |= NEXT_DO_OVER | NEXT_DO_TIMER;
 }
 
-static void hooks_on_next(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+static void hooks_end_running(struct next_hooks *h, struct next_actions *a)
 {
-	h->next = true;
-	h->cold = false;
-	hooks_begin(h, e, a);
-}
-
-static void hooks_on_not_next(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
-{
-	(void)e;
-	h->next = false;
 	if (h->state == NEXT_RUNNING)
 		hooks_end(h, a);
 }
 
-static void hooks_on_lead(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+static void hooks_on_lead(struct next_hooks *h, struct next_actions *a)
 {
-	(void)e;
 	h->next = false;
 	if (h->state != NEXT_RUNNING)
 		return;
@@ -105,28 +95,8 @@ static void hooks_on_swept(struct next_hooks *h, const struct next_event *e, str
 	a->set |= NEXT_DO_KILL;
 }
 
-static void hooks_on_dead(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+static void hooks_on_timer(struct next_hooks *h, struct next_actions *a)
 {
-	h->cold = false;
-	hooks_rest(h, e, a);
-}
-
-static void hooks_on_ready(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
-{
-	hooks_begin(h, e, a);
-}
-
-static void hooks_on_move(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
-{
-	(void)e;
-	h->cold = false;
-	if (h->state == NEXT_RUNNING)
-		hooks_end(h, a);
-}
-
-static void hooks_on_timer(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
-{
-	(void)e;
 	if (h->state == NEXT_TAKING) {
 		a->note = NEXT_NOTE_LATE;
 		hooks_end(h, a);
@@ -136,18 +106,40 @@ static void hooks_on_timer(struct next_hooks *h, const struct next_event *e, str
 	}
 }
 
-static void (*const handlers[])(struct next_hooks *h, const struct next_event *e, struct next_actions *a) = {
-	[NEXT_EV_NEXT] = hooks_on_next,       [NEXT_EV_NOT_NEXT] = hooks_on_not_next,
-	[NEXT_EV_LEAD] = hooks_on_lead,       [NEXT_EV_TERM_OVER] = hooks_on_term_over,
-	[NEXT_EV_STOPPED] = hooks_on_stopped, [NEXT_EV_SWEPT] = hooks_on_swept,
-	[NEXT_EV_DEAD] = hooks_on_dead,       [NEXT_EV_READY] = hooks_on_ready,
-	[NEXT_EV_MOVE] = hooks_on_move,       [NEXT_EV_TIMER] = hooks_on_timer,
-};
-
 struct next_actions next_hooks_step(struct next_hooks *h, const struct next_event *e)
 {
 	struct next_actions a = { 0 };
+	enum next_event_kind kind = e->kind;
 
-	handlers[e->kind](h, e, &a);
+	h->next = kind == NEXT_EV_NEXT || (h->next && kind != NEXT_EV_NOT_NEXT);
+	h->cold = h->cold && kind != NEXT_EV_NEXT && kind != NEXT_EV_DEAD && kind != NEXT_EV_MOVE;
+	switch (kind) {
+	case NEXT_EV_NEXT:
+	case NEXT_EV_READY:
+		hooks_begin(h, e, &a);
+		break;
+	case NEXT_EV_NOT_NEXT:
+	case NEXT_EV_MOVE:
+		hooks_end_running(h, &a);
+		break;
+	case NEXT_EV_LEAD:
+		hooks_on_lead(h, &a);
+		break;
+	case NEXT_EV_TERM_OVER:
+		hooks_on_term_over(h, e, &a);
+		break;
+	case NEXT_EV_STOPPED:
+		hooks_on_stopped(h, e, &a);
+		break;
+	case NEXT_EV_SWEPT:
+		hooks_on_swept(h, e, &a);
+		break;
+	case NEXT_EV_DEAD:
+		hooks_rest(h, e, &a);
+		break;
+	case NEXT_EV_TIMER:
+		hooks_on_timer(h, &a);
+		break;
+	}
 	return a;
 }

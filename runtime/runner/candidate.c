@@ -176,29 +176,9 @@ static void candidate_renewed(void *arg, nsec took)
 	admin_renewed(p->renewals, took);
 }
 
-static void candidate_leader(void *arg, const struct elector_leader *l)
-{
-	handover_leader(&((struct candidate *)arg)->handover, l);
-}
-
-static void candidate_hands_over(void *arg, enum successor_why why)
-{
-	handover_ends(&((struct candidate *)arg)->handover, why);
-}
-
-static void candidate_not_handed_over(void *arg, const char *request, const char *why)
-{
-	handover_refused(&((struct candidate *)arg)->handover, request, why);
-}
-
 static void candidate_hopeless(void *arg, const char *why)
 {
 	run_candidate_hopeless(((struct candidate *)arg)->run, why);
-}
-
-static void candidate_released(void *arg)
-{
-	handover_released(&((struct candidate *)arg)->handover);
 }
 
 static void candidate_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
@@ -229,10 +209,7 @@ static const struct term_ops candidate_ops = {
 	.over = candidate_over,
 	.finished = candidate_changed,
 	.renewed = candidate_renewed,
-	.leader = candidate_leader,
-	.hands_over = candidate_hands_over,
-	.not_handed_over = candidate_not_handed_over,
-	.released = candidate_released,
+	.handed_over = candidate_handed_over,
 	.hopeless = candidate_hopeless,
 };
 
@@ -375,7 +352,7 @@ void candidate_resign(struct candidate *p, nsec sit_out)
 
 int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err)
 {
-	return handover_begin(&p->handover, p->elector, ticket, to, timeout, err);
+	return elector_hand_over(p->elector, ticket, to, timeout, err);
 }
 
 void candidate_end(struct candidate *p, enum lease_reason reason)
@@ -401,7 +378,6 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 	ev_timer_init(&p->timer, candidate_on_timer, 0., 0.);
 	ev_timer_init(&p->next_timer, candidate_on_next_timer, 0., 0.);
 	p->timer.data = p->next_timer.data = p;
-	handover_init(&p->handover, r->program.loop, candidate_handed_over, p);
 	return p;
 }
 
@@ -609,7 +585,6 @@ void candidate_free(struct candidate *p)
 		return;
 	ev_timer_stop(p->run->program.loop, &p->timer);
 	ev_timer_stop(p->run->program.loop, &p->next_timer);
-	handover_fini(&p->handover);
 	elector_free(p->elector);
 	service_order_free(p->service);
 	may_lead_fini(&p->term.may_lead);

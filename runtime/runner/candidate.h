@@ -5,7 +5,6 @@
 #define LUNARCH_CANDIDATE_H
 
 #include "election/elector.h"
-#include "election/handover.h"
 #include "life/life.h"
 #include "config/election_settings.h"
 #include "admin/script_jobs.h"
@@ -36,7 +35,6 @@ struct candidate { /* read by its users; number and election are theirs */
 	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
 	struct script_jobs jobs;
-	struct handover handover;        /* that an operator has asked for */
 	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
 	char *script_error;              /* the last one of a hook or a task; NULL: there was none */
 	struct instant script_error_at;

@@ -288,8 +288,6 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 		elector_next_term(t->elector, a->grace);
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(t->elector, a->reaped);
-	if (a->set & TERM_DO_REPORT && a->reaped && t->ops->released)
-		t->ops->released(t->arg);
 }
 
 /* ---- on_next ---- */
@@ -522,8 +520,6 @@ static void supervision_on_leader(void *arg, const struct elector_leader *l)
 	struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
-	if (t->ops->leader)
-		t->ops->leader(t->arg, l);
 	if (!t->ops->context(t->arg).ready)
 		return;
 	wire_leader_put(&m, &(struct wire_leader){ .slot = t->slot,
@@ -596,19 +592,15 @@ static void supervision_on_next(void *arg, bool is, bool leads)
 
 static void supervision_on_hand_over(void *arg, enum successor_why why)
 {
-	struct term_supervision *t = arg;
-
-	if (t->ops->hands_over)
-		t->ops->hands_over(t->arg, why);
-	term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = 0 });
+	(void)why;
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = 0 });
 }
 
-static void supervision_on_not_handed_over(void *arg, const char *request, const char *why)
+static void supervision_on_handed_over(void *arg, uint64_t ticket, const struct handover_result *r)
 {
 	struct term_supervision *t = arg;
 
-	if (t->ops->not_handed_over)
-		t->ops->not_handed_over(t->arg, request, why);
+	t->ops->handed_over(t->arg, ticket, r);
 }
 
 static void supervision_on_hopeless(void *arg, const char *why)
@@ -630,7 +622,7 @@ const struct elector_callbacks term_elector_callbacks = {
 	.renewed = supervision_on_renewed,
 	.next = supervision_on_next,
 	.hand_over = supervision_on_hand_over,
-	.not_handed_over = supervision_on_not_handed_over,
+	.handed_over = supervision_on_handed_over,
 	.finished = supervision_on_finished,
 	.hopeless = supervision_on_hopeless,
 };

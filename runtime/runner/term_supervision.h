@@ -38,12 +38,10 @@ struct term_ops {
 	void (*began)(void *arg);    /* a term has begun; tell is allowed in this one, */
 	void (*over)(void *arg);     /*     in this one, */
 	void (*finished)(void *arg); /*     and in this one. TERM_DO_FINISHED */
-	void (*renewed)(void *arg, nsec took);                     /* as the elector's, */
-	void (*leader)(void *arg, const struct elector_leader *l); /*     and so are the next three */
-	void (*hands_over)(void *arg, enum successor_why why);     /* the term is about to be ended for it */
-	void (*not_handed_over)(void *arg, const char *request, const char *why);
-	void (*hopeless)(void *arg, const char *why); /* as the elector's; may be NULL */
-	void (*released)(void *arg); /* the elector knows that nothing of the term runs: the release is on its way */
+	/* As the elector's. */
+	void (*renewed)(void *arg, nsec took);
+	void (*handed_over)(void *arg, uint64_t ticket, const struct handover_result *r);
+	void (*hopeless)(void *arg, const char *why); /* may be NULL */
 };
 
 struct term_supervision { /* caller's memory, inside the owner; zeroed and filled before the elector is made */

@@ -163,3 +163,31 @@ double bind_seconds(lua_State *L, int arg, const char *what)
 		luaL_error(L, "%s: expected a finite number of seconds, 0 or more, found %f", what, s);
 	return s;
 }
+
+/* Upvalues: the methods, the class's name. */
+static int class_index(lua_State *L)
+{
+	luaL_checkudata(L, 1, lua_tostring(L, lua_upvalueindex(2)));
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+		return 1;
+	lua_getiuservalue(L, 1, 1);
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, -2) != LUA_TNIL)
+		return 1;
+	lua_pushvalue(L, 2);
+	lua_gettable(L, lua_upvalueindex(1));
+	return 1;
+}
+
+void bind_fields_class(lua_State *L, const char *type, const luaL_Reg *methods)
+{
+	luaL_newmetatable(L, type);
+	lua_newtable(L);
+	luaL_setfuncs(L, methods, 0);
+	lua_pushvalue(L, -1);
+	lua_pushstring(L, type);
+	lua_pushcclosure(L, class_index, 2);
+	lua_setfield(L, -3, "__index");
+	lua_remove(L, -2);
+}

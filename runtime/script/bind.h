@@ -41,6 +41,10 @@ void bind_set_flag(lua_State *L, const char *field, bool value);
 /* Defines a class of userdata: its methods, and what __gc does. Each may be NULL. [-0, +0, m] */
 void bind_class(lua_State *L, const char *type, const luaL_Reg *methods, lua_CFunction gc);
 
+/* Defines a class, and pushes the table of its methods. An object also has the fields of the table that is its first
+ * user value. Any other name raises (lua/boot/unknown.lua). [-0, +1, m] */
+void bind_fields_class(lua_State *L, const char *type, const luaL_Reg *methods);
+
 /* The number of seconds at arg. Raises if it is negative or not finite; what: names it in the error. [-0, +0, v] */
 double bind_seconds(lua_State *L, int arg, const char *what);
 

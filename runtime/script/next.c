@@ -399,21 +399,6 @@ static int handle_spawn(lua_State *L)
 	return bind_spawn(L, &h->next->scope, lua_gettop(L) - 2);
 }
 
-static int handle_index(lua_State *L)
-{
-	handle_at(L);
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
-		return 1;
-	lua_getiuservalue(L, 1, VALUE_FIELDS);
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, -2) != LUA_TNIL)
-		return 1;
-	lua_pushvalue(L, 2);
-	lua_gettable(L, lua_upvalueindex(1)); /* raises (lua/boot/unknown.lua) */
-	return 1;
-}
-
 static const luaL_Reg methods[] = {
 	{ "wait", handle_wait },
 	{ "spawn", handle_spawn },
@@ -422,10 +407,5 @@ static const luaL_Reg methods[] = {
 
 void next_bind(lua_State *L)
 {
-	luaL_newmetatable(L, HANDLE_TYPE);
-	luaL_newlib(L, methods);
-	lua_pushvalue(L, -1);
-	lua_pushcclosure(L, handle_index, 1);
-	lua_setfield(L, -3, "__index");
-	lua_remove(L, -2);
+	bind_fields_class(L, HANDLE_TYPE, methods);
 }

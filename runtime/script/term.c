@@ -462,21 +462,6 @@ static int handle_spawn(lua_State *L)
 	return bind_spawn(L, h->term->scope, lua_gettop(L) - 2);
 }
 
-static int handle_index(lua_State *L)
-{
-	handle_at(L);
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
-		return 1;
-	lua_getiuservalue(L, 1, 1);
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, -2) != LUA_TNIL)
-		return 1;
-	lua_pushvalue(L, 2);
-	lua_gettable(L, lua_upvalueindex(1)); /* raises (lua/boot/unknown.lua) */
-	return 1;
-}
-
 static int handle_tostring(lua_State *L)
 {
 	lua_pushfstring(L, "term %I", (LUAI_UACINT)handle_at(L)->number);
@@ -537,12 +522,9 @@ void term_bind_requests(lua_State *L, struct script *s)
 
 void term_bind(lua_State *L)
 {
-	luaL_newmetatable(L, HANDLE_TYPE);
-	luaL_newlib(L, methods);
-	lua_pushvalue(L, -1);
-	lua_pushcclosure(L, handle_index, 1);
-	lua_setfield(L, -3, "__index");
+	bind_fields_class(L, HANDLE_TYPE, methods);
+	luaL_getmetatable(L, HANDLE_TYPE);
 	lua_pushcfunction(L, handle_tostring);
-	lua_setfield(L, -3, "__tostring");
-	lua_remove(L, -2);
+	lua_setfield(L, -2, "__tostring");
+	lua_pop(L, 1);
 }

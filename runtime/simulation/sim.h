@@ -78,8 +78,7 @@ struct sim_node {
 
 struct sim_handover {                   /* that a test has asked for last */
 	const struct sim_candidate *of; /* which leads; NULL: there is none */
-	char request[33];
-	struct err refused; /* code 0: it is not */
+	struct err refused;             /* code 0: it is not */
 };
 
 struct sim_election {      /* that some node has had */

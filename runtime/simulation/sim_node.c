@@ -148,13 +148,14 @@ static void sim_candidate_over(void *arg)
 	script_metrics_term_over(&((struct sim_candidate *)arg)->metrics);
 }
 
-static void sim_candidate_not_handed_over(void *arg, const char *request, const char *why)
+static void sim_candidate_handed_over(void *arg, uint64_t ticket, const struct handover_result *r)
 {
 	const struct sim_candidate *s = arg;
 	struct sim_handover *h = &s->node->sim->handover;
 
-	if (h->of == s && strcmp(h->request, request) == 0)
-		err_set(&h->refused, ERR_TIMEOUT, "%s", why);
+	(void)ticket;
+	if (h->of == s && r->end == HANDOVER_NOT)
+		err_set(&h->refused, ERR_TIMEOUT, "%s", r->why);
 }
 
 static void sim_candidate_finished(void *arg)
@@ -172,7 +173,7 @@ static const struct term_ops sim_candidate_ops = {
 	.next_timer = sim_candidate_next_timer,
 	.began = sim_candidate_began,
 	.over = sim_candidate_over,
-	.not_handed_over = sim_candidate_not_handed_over,
+	.handed_over = sim_candidate_handed_over,
 	.finished = sim_candidate_finished,
 };
 
@@ -574,13 +575,13 @@ static void node_free_candidates(struct sim_node *n)
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		timer_stop(&n->time, &n->candidates[i]->timer);
 		timer_stop(&n->time, &n->candidates[i]->next_timer);
+		if (n->sim->handover.of == n->candidates[i])
+			n->sim->handover.of = NULL;
 		elector_free(n->candidates[i]->elector);
 		may_lead_fini(&n->candidates[i]->term.may_lead);
 		script_metrics_fini(&n->candidates[i]->metrics);
 		election_settings_fini(&n->candidates[i]->settings);
 		free(n->candidates[i]->url);
-		if (n->sim->handover.of == n->candidates[i])
-			n->sim->handover.of = NULL;
 		free(n->candidates[i]);
 	}
 	free(n->candidates);
@@ -788,7 +789,7 @@ void sim_node_hand_over(struct sim_node *n, const char *url, const char *to, dou
 
 	sim_enter(n->sim, n);
 	h->of = s;
-	if (elector_handover(s->elector, to, within, h->request, &err) < 0)
+	if (elector_hand_over(s->elector, 0, to, within, &err) < 0)
 		h->refused = err;
 	node_settle(n);
 	sim_enter(n->sim, NULL);

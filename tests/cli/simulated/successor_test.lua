@@ -96,7 +96,7 @@ test("a handover to a node that cannot lead is refused in time, and the leader l
   equal({ sim:leader(), #sim:events "became_leader" }, { leader, 1 })
   who, why = sim:handover(leader)
   equal(who, nil)
-  matches(why, "leads already")
+  matches(why, "is the one that leads")
 end)
 
 test("a handover waits for what on_stopping drains", function()

@@ -503,7 +503,6 @@ static void hands_over(void)
 	struct candidate c, d;
 	struct elector_status s;
 	struct err err;
-	char request[33];
 
 	forget_next();
 	start(&c, &told[0], 9 * NSEC_PER_SEC);
@@ -519,9 +518,8 @@ static void hands_over(void)
 		elector_status(c.rig.elector, &s);
 	} while (!s.next.known && ev_time() < end);
 	is_str(s.next.identity, "b", "and then its leader knows it");
-	is_int(elector_handover(d.rig.elector, "", NSEC_PER_SEC, request, &err), -1,
-	       "who does not lead hands nothing over");
-	is_int(elector_handover(c.rig.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
+	is_int(elector_hand_over(d.rig.elector, 0, "", NSEC_PER_SEC, &err), -1, "who does not lead hands nothing over");
+	is_int(elector_hand_over(c.rig.elector, 0, "b", 30 * NSEC_PER_SEC, &err), 0, "a leader does");
 	ok(until_both(&c, &d, &told[1].leads, 1) && told[0].hand_overs == 1 && told[0].reason == LEASE_RESIGNED,
 	   "its term ends of its own will, and the other one leads");
 	ok(told[1].before == 1 && strstr(told[1].order, "yL"), "which hears first that it comes next no more");

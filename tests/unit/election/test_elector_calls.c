@@ -264,7 +264,7 @@ static void asked(void)
 	ok(until(&c.rig, &c.leads, 1), "who is told yes leads");
 	elector_status(c.rig.elector, &s);
 	is_str(s.address, "10.0.0.1:80", "with the address that came with the answer");
-	is_int(elector_handover(c.rig.elector, "a", NSEC_PER_SEC, (char[33]){ "" }, &(struct err){ 0 }), -1,
+	is_int(elector_hand_over(c.rig.elector, 0, "a", NSEC_PER_SEC, &(struct err){ 0 }), -1,
 	       "a leader hands nothing over to itself");
 	rig_fini(&c.rig);
 }

@@ -38,7 +38,8 @@ struct node {
 	char identity[8];
 	bool stays;   /* the script has not stopped when `stop` returns */
 	bool durable; /* of the last write */
-	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, not_handed, nexts, asks;
+	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, handed, not_handed, nexts,
+		asks;
 	enum lease_reason reason;
 	int64_t token;
 	nsec max_term;      /* to be set before it starts; 0: none */
@@ -242,12 +243,13 @@ static void on_hand_over(void *arg, enum successor_why why)
 	n->handing++;
 }
 
-static void on_not_handed_over(void *arg, const char *request, const char *why)
+static void on_handed_over(void *arg, uint64_t ticket, const struct handover_result *r)
 {
 	struct node *n = arg;
 
-	(void)request, (void)why;
-	n->not_handed++;
+	(void)ticket;
+	n->handed += r->end == HANDOVER_DONE && r->gap >= 0;
+	n->not_handed += r->end == HANDOVER_NOT;
 }
 
 static void on_ask(void *arg)
@@ -276,7 +278,7 @@ static const struct elector_callbacks callbacks = {
 	.renewed = on_renewed,
 	.hopeless = on_hopeless,
 	.next = on_next,
-	.not_handed_over = on_not_handed_over,
+	.handed_over = on_handed_over,
 	.finished = on_finished,
 };
 
@@ -288,7 +290,7 @@ static const struct elector_callbacks asked_callbacks = {
 	.leader = no_leader,
 	.no_leader = nobody_leads,
 	.ask = on_ask,
-	.not_handed_over = on_not_handed_over,
+	.handed_over = on_handed_over,
 	.finished = on_finished,
 };
 
@@ -617,7 +619,6 @@ static void phases(void)
 static void handover(void)
 {
 	struct err err;
-	char request[33];
 
 	begin();
 	struct node *a = node_start(0, &callbacks, false);
@@ -626,13 +627,15 @@ static void handover(void)
 	until(&b->nexts, 1, 120);
 	pass(40);
 	a->stays = true;
-	is_int(elector_handover(a->elector, "n1", 20 * NSEC_PER_SEC, request, &err), 0, "a leader is to hand over");
+	is_int(elector_hand_over(a->elector, 0, "n1", 20 * NSEC_PER_SEC, &err), 0, "a leader is to hand over");
+	is_int(elector_hand_over(a->elector, 1, "n1", 20 * NSEC_PER_SEC, &err), -1, "one request at a time");
 	ok(until(&a->stops, 1, 30) && a->reason == LEASE_RESIGNED,
 	   "a user that does not decide about it itself resigns");
 	elector_stopped(a->elector, true);
 	ok(until(&b->leads, 1, 5) && times_said("released_for") == 1 && a->leads == 1, "for the one that comes next");
+	ok(until(&a->handed, 1, 5) && a->not_handed == 0, "which answers the request, once it is seen to lead");
 	b->stays = true;
-	is_int(elector_handover(b->elector, "n0", 60 * NSEC_PER_SEC, request, &err), 0,
+	is_int(elector_hand_over(b->elector, 0, "n0", 60 * NSEC_PER_SEC, &err), 0,
 	       "it is to hand over to one that does not come next yet");
 	elector_end(b->elector, LEASE_ERROR, 60 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
 	ok(until(&b->not_handed, 1, 59) && b->stops == 1,
@@ -647,7 +650,6 @@ static void handover(void)
 static void not_resigned(void)
 {
 	struct err err;
-	char request[33];
 
 	begin();
 	struct node *a = node_start(0, &patient_callbacks, false);
@@ -655,7 +657,7 @@ static void not_resigned(void)
 	struct node *b = start(1);
 	until(&b->nexts, 1, 120);
 	pass(40);
-	elector_handover(a->elector, "", 20 * NSEC_PER_SEC, request, &err);
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
 	ok(until(&a->handing, 1, 30) && a->stops == 0, "a user that decides about it itself is asked to");
 	elector_end(a->elector, LEASE_ERROR, 60 * NSEC_PER_SEC, 0);
 	until(&b->leads, 1, 60);
@@ -669,13 +671,12 @@ static void not_resigned(void)
 static void nobody_next(void)
 {
 	struct err err;
-	char request[33];
 
 	begin();
 	struct node *n = start(0);
 	until(&n->leads, 1, 60);
 	pass(5);
-	elector_handover(n->elector, "ghost", 20 * NSEC_PER_SEC, request, &err);
+	elector_hand_over(n->elector, 0, "ghost", 20 * NSEC_PER_SEC, &err);
 	pass(5);
 	elector_end(n->elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
 	pass(5);

@@ -226,7 +226,6 @@ static void happen(struct world *w)
 {
 	struct node *n = leader(w);
 	int i = n ? (int)(n - w->node) : (int)draw(w, NODES);
-	char request[33];
 	struct err err;
 
 	n = &w->node[i];
@@ -251,7 +250,7 @@ static void happen(struct world *w)
 		n->link.cut = true;
 		return;
 	case 6:
-		elector_handover(n->elector, "", 5 * NSEC_PER_SEC, request, &err);
+		elector_hand_over(n->elector, 0, "", 5 * NSEC_PER_SEC, &err);
 		return;
 	case 7:
 		if (draw(w, 4) == 0)
