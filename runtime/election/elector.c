@@ -21,8 +21,9 @@ static void announce(struct elector *e, bool leads)
 		e->lock->ops->announce(e->lock, e->author.identity, leads);
 }
 
-static void open_term(struct elector *e)
+static void open_term(void *arg, const struct lease_actions *a)
 {
+	struct elector *e = arg;
 	struct elector_term t = {
 		.term = lease_term(e->lease),
 		.token = e->token,
@@ -42,6 +43,7 @@ static void open_term(struct elector *e)
 	e->transitions++;
 	e->handing = false;
 	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
+	(void)a;
 	if (next_link_leads(e->next) && e->cb->next)
 		e->cb->next(e->arg, false, true);
 	if (e->before)
@@ -53,8 +55,9 @@ static void open_term(struct elector *e)
 }
 
 /* The second time, the lease is lost while the script stops. */
-static void stop_term(struct elector *e, const struct lease_actions *a)
+static void stop_term(void *arg, const struct lease_actions *a)
 {
+	struct elector *e = arg;
 	bool handed = e->handing && a->reason == LEASE_RESIGNED; /* not if the lease was lost before that */
 
 	e->quiet = a->reason == LEASE_DONE;
@@ -97,8 +100,22 @@ static void answer_saves(struct elector *e, uint64_t save, bool good)
 		e->cb->saved(e->arg, save, good);
 }
 
-static void become_another(struct elector *e)
+static void elector_on_saved(void *arg, const struct lease_actions *a)
 {
+	answer_saves(arg, a->saved, true);
+}
+
+static void elector_on_unsaved(void *arg, const struct lease_actions *a)
+{
+	(void)a;
+	answer_saves(arg, ((struct elector *)arg)->saves.number, false);
+}
+
+static void become_another(void *arg, const struct lease_actions *a)
+{
+	struct elector *e = arg;
+
+	(void)a;
 	elector_say(
 		e, LOG_ERROR, "copied",
 		"%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
@@ -122,6 +139,12 @@ static void meet_namesake(void *arg)
 	e->namesake_at = clock_now();
 }
 
+static void elector_on_namesake(void *arg, const struct lease_actions *a)
+{
+	(void)a;
+	meet_namesake(arg);
+}
+
 /* The lease machine asks before it acquires; between that, this candidate asks in order to know whether it could. */
 static void elector_ask(struct elector *e)
 {
@@ -129,43 +152,55 @@ static void elector_ask(struct elector *e)
 	e->cb->ask(e->arg);
 }
 
-/* What others wait for comes first: the worker's hook, then the store. Then this is said, in the log and to whoever
- * listens. */
-static void elector_carry_out(struct elector *e, const struct lease_actions *a)
+static void elector_on_ask(void *arg, const struct lease_actions *a)
 {
-	if (a->set & LEASE_DO_TWIN)
-		become_another(e);
-	if (a->set & LEASE_DO_NAMESAKE)
-		meet_namesake(e);
-	if (a->set & LEASE_DO_SAVED)
-		answer_saves(e, a->saved, true);
-	if (a->set & LEASE_DO_UNSAVED)
-		answer_saves(e, e->saves.number, false);
-	if (a->set & LEASE_DO_STOP)
-		stop_term(e, a);
-	if (a->set & LEASE_DO_START)
-		open_term(e);
-	if (a->set & LEASE_DO_DEADLINE)
-		elector_publish(e);
-	if (a->set & LEASE_DO_ASK)
-		elector_ask(e);
-	if (a->set & (LEASE_DO_READ | LEASE_DO_WRITE))
-		e->op = a->op;
-	if (a->set & LEASE_DO_READ)
-		elector_read(e, a);
-	if (a->set & LEASE_DO_WRITE)
-		elector_write(e, a);
-	close_lead(e);
-	if (a->set & LEASE_DO_LEADER)
-		elector_report_leader(e, a->self);
-	if (a->set & LEASE_DO_NO_LEADER)
-		elector_report_no_leader(e);
-	if (a->set & LEASE_DO_FINISHED) {
-		e->finishing = true;
-		e->left = a->left;
-		e->finish_by = instant_add(clock_now(), lease_publishes(e->lease)->retry);
-	}
+	(void)a;
+	elector_ask(arg);
 }
+
+static void elector_on_deadline(void *arg, const struct lease_actions *a)
+{
+	(void)a;
+	elector_publish(arg);
+}
+
+static void elector_on_leader(void *arg, const struct lease_actions *a)
+{
+	close_lead(arg);
+	elector_report_leader(arg, a->self);
+}
+
+static void elector_on_no_leader(void *arg, const struct lease_actions *a)
+{
+	(void)a;
+	close_lead(arg);
+	elector_report_no_leader(arg);
+}
+
+static void elector_on_finished(void *arg, const struct lease_actions *a)
+{
+	struct elector *e = arg;
+
+	e->finishing = true;
+	e->left = a->left;
+	e->finish_by = instant_add(clock_now(), lease_publishes(e->lease)->retry);
+}
+
+static const struct lease_effects effects = {
+	.twin = become_another,
+	.namesake = elector_on_namesake,
+	.saved = elector_on_saved,
+	.unsaved = elector_on_unsaved,
+	.stop = stop_term,
+	.start = open_term,
+	.deadline = elector_on_deadline,
+	.ask = elector_on_ask,
+	.read = elector_read,
+	.write = elector_write,
+	.leader = elector_on_leader,
+	.no_leader = elector_on_no_leader,
+	.finished = elector_on_finished,
+};
 
 /* Whoever was sent to this candidate as the next one would wait in vain: the next record is emptied first, if it can
  * be. */
@@ -345,7 +380,8 @@ void elector_step(struct elector *e, struct lease_event ev)
 		struct lease_event next = e->events[0];
 		memmove(e->events, e->events + 1, sizeof *e->events * (size_t)--e->event_count);
 		struct lease_actions a = lease_step(e->lease, &next, clock_now());
-		elector_carry_out(e, &a);
+		lease_carry_out(&a, &effects, e);
+		close_lead(e);
 		elector_close_term(e);
 	}
 	e->events = NULL;

@@ -92,8 +92,7 @@ struct elector {
 void elector_step(struct elector *e, struct lease_event ev);
 
 /* elector_record.c. These start an operation, which is one of the lease machine's actions; its end is an event. */
-void elector_read(struct elector *e, const struct lease_actions *a);
-void elector_write(struct elector *e, const struct lease_actions *a);
+lease_effect elector_read, elector_write;
 void elector_drop_written(struct elector *e);
 /* Watches the record if the store offers that, else the lease machine polls. */
 void elector_watch(struct elector *e);

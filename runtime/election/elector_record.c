@@ -151,8 +151,11 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 		next_link_heard(e->next, &e->seen);
 }
 
-void elector_read(struct elector *e, const struct lease_actions *a)
+void elector_read(void *arg, const struct lease_actions *a)
 {
+	struct elector *e = arg;
+
+	e->op = a->op;
 	e->lock->ops->read(e->lock, a->by, elector_on_read, e);
 }
 
@@ -301,8 +304,9 @@ static const char *elector_ended(const struct elector *e)
 	return e->dead_id && e->dead_id == record_sight_id(&e->seen) ? "died" : NULL;
 }
 
-void elector_write(struct elector *e, const struct lease_actions *a)
+void elector_write(void *arg, const struct lease_actions *a)
 {
+	struct elector *e = arg;
 	bool begins = a->write == LEASE_ACQUIRE || a->write == LEASE_NEXT_TERM;
 	struct advice advice;
 	bool advises = next_link_advice(e->next, lease_term(e->lease), &advice);
@@ -325,6 +329,7 @@ void elector_write(struct elector *e, const struct lease_actions *a)
 
 	if (a->write == LEASE_RELEASE && advises && *advice.next.identity)
 		mem_replace(&e->given, advice.next.identity);
+	e->op = a->op;
 	e->writing = a->write;
 	record_init(r);
 	record_copy(r, &e->seen);

@@ -855,3 +855,16 @@ void lease_watching(struct lease *l, bool on)
 {
 	l->watching = on;
 }
+
+void lease_carry_out(const struct lease_actions *a, const struct lease_effects *f, void *arg)
+{
+	lease_effect *const effects[] = { /* by the bits of enum lease_do */
+		                          f->twin,   f->namesake,  f->saved,   f->unsaved, f->stop,
+		                          f->start,  f->deadline,  f->ask,     f->read,    f->write,
+		                          f->leader, f->no_leader, f->finished
+	};
+
+	for (unsigned i = 0; i < sizeof effects / sizeof *effects; i++)
+		if (a->set & 1u << i && effects[i])
+			effects[i](arg, a);
+}

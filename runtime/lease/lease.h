@@ -12,8 +12,8 @@
  *      |                           (or NEXT TERM)  (renews on)       LOST   (renews no more)
  *      +--------------------------- script reaped -------------------+
  *
- * At most one store operation is under way at a time. After every event the caller carries out lease_step's actions
- * in the order in which enum lease_do lists them, then arms a timer for lease_wait. */
+ * At most one store operation is under way at a time. After every event the caller has lease_step's actions carried
+ * out by lease_carry_out, then arms a timer for lease_wait. */
 #ifndef LUNARCH_LEASE_H
 #define LUNARCH_LEASE_H
 
@@ -140,27 +140,28 @@ struct lease_event {
 	uint64_t save; /* SAVE: larger than any before it. The answer to a save also answers all earlier ones */
 };
 
-/* Actions, in the order in which they are carried out. */
+/* Actions, in the order in which they are carried out. What others wait for comes first: the worker's hook, then the
+ * store. Then it is said who leads. */
 enum lease_do {
 	/* The sight was written by a copy of this process: its machine was cloned while it ran. Take a new incarnation.
 	 * From now on the records of the old one belong to another holder. */
 	LEASE_DO_TWIN = 1 << 0,
-	LEASE_DO_SAVED = 1 << 1, /* the record holds save number `saved`, and the save's term still leads */
+	/* The sight was written by a namesake since this process looked on: two candidates have one identity. */
+	LEASE_DO_NAMESAKE = 1 << 1,
+	LEASE_DO_SAVED = 1 << 2, /* the record holds save number `saved`, and the save's term still leads */
 	/* The term that wanted the unanswered saves does not hold the lease any more. The saves failed, whether or not
 	 * their writes were applied. Put them into no other term's record. */
-	LEASE_DO_UNSAVED = 1 << 2,
-	LEASE_DO_STOP = 1 << 3,      /* stop the script: reason, held, stop_by; answer with STOPPED */
-	LEASE_DO_START = 1 << 4,     /* start the hooks of a new term */
-	LEASE_DO_DEADLINE = 1 << 5,  /* publish lease_end and lease_kill */
-	LEASE_DO_LEADER = 1 << 6,    /* report a new leader: the holder in the last sight, or (self) this candidate */
-	LEASE_DO_NO_LEADER = 1 << 7, /* the reported leader does not lead any more, and nobody else does */
-	LEASE_DO_ASK = 1 << 8,       /* ask may_lead; answer with ANSWER */
-	LEASE_DO_READ = 1 << 9,      /* op, by */
-	LEASE_DO_WRITE = 1 << 10,    /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
+	LEASE_DO_UNSAVED = 1 << 3,
+	LEASE_DO_STOP = 1 << 4,       /* stop the script: reason, held, stop_by; answer with STOPPED */
+	LEASE_DO_START = 1 << 5,      /* start the hooks of a new term */
+	LEASE_DO_DEADLINE = 1 << 6,   /* publish lease_end and lease_kill */
+	LEASE_DO_ASK = 1 << 7,        /* ask may_lead; answer with ANSWER */
+	LEASE_DO_READ = 1 << 8,       /* op, by */
+	LEASE_DO_WRITE = 1 << 9,      /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
+	LEASE_DO_LEADER = 1 << 10,    /* report a new leader: the holder in the last sight, or (self) this candidate */
+	LEASE_DO_NO_LEADER = 1 << 11, /* the reported leader does not lead any more, and nobody else does */
 	/* After an END with NSEC_NEVER: the lease is not held any more, or (left) it is left to expire. */
-	LEASE_DO_FINISHED = 1 << 11,
-	/* The sight was written by a namesake since this process looked on: two candidates have one identity. */
-	LEASE_DO_NAMESAKE = 1 << 12,
+	LEASE_DO_FINISHED = 1 << 12,
 };
 struct lease_actions {
 	unsigned set; /* of enum lease_do */
@@ -177,6 +178,15 @@ struct lease_actions {
 	bool saves;     /* WRITE: it carries a save that the record is not known to hold */
 	uint64_t saved; /* SAVED */
 };
+
+/* What each action is to its caller. NULL: nothing. */
+typedef void lease_effect(void *arg, const struct lease_actions *a);
+struct lease_effects {
+	lease_effect *twin, *namesake, *saved, *unsaved, *stop, *start, *deadline, *ask, *read, *write, *leader,
+		*no_leader, *finished;
+};
+/* Carries out those in a, in their order. */
+void lease_carry_out(const struct lease_actions *a, const struct lease_effects *effects, void *arg);
 
 enum lease_phase {
 	PHASE_IDLE, /* not campaigning: an observer, which reads and reports; or not begun; or finished */

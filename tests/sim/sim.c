@@ -136,6 +136,23 @@ bool frozen(const struct world *w, const struct node *n)
 	return w->now < n->frozen_until || w->now < n->asleep_until;
 }
 
+/* ---- what is carried out, at which node ---- */
+
+struct at {
+	struct world *world;
+	int node;
+};
+
+static struct node *node_of(const struct at *at)
+{
+	return &at->world->node[at->node];
+}
+
+static void violate_at(const struct at *at, const char *what)
+{
+	violate(at->world, at->node, what);
+}
+
 /* ---- the script ---- */
 
 static void step(struct world *w, int i, struct lease_event e);
@@ -249,10 +266,13 @@ static void check_alone(struct world *w, int i)
 	}
 }
 
-static void start_script(struct world *w, int i)
+static void start_script(void *arg, const struct lease_actions *a)
 {
+	struct world *w = ((struct at *)arg)->world;
+	int i = ((struct at *)arg)->node;
 	struct node *n = &w->node[i];
 
+	(void)a;
 	check_alone(w, i);
 	if (n->open || n->unreaped)
 		violate(w, i, "P5: a new term begins before the old one has ended");
@@ -287,8 +307,10 @@ static void start_script(struct world *w, int i)
 	save_later(w, i, 0);
 }
 
-static void stop_script(struct world *w, int i, const struct lease_actions *a)
+static void stop_script(void *arg, const struct lease_actions *a)
 {
+	struct world *w = ((struct at *)arg)->world;
+	int i = ((struct at *)arg)->node;
 	struct node *n = &w->node[i];
 	/* An older write of ours may land once the record is deleted: after the look that showed that, before its
 	 * answer. */
@@ -415,8 +437,10 @@ static void send_request(struct world *w, int i, struct happening h)
 	push(w, h);
 }
 
-static void start_read(struct world *w, int i, const struct lease_actions *a)
+static void start_read(void *arg, const struct lease_actions *a)
 {
+	struct world *w = ((struct at *)arg)->world;
+	int i = ((struct at *)arg)->node;
 	struct node *n = &w->node[i];
 
 	n->open_op = a->op;
@@ -481,8 +505,10 @@ static void say_sent(struct world *w, int i, uint64_t write)
 	watch_kill(w, i);
 }
 
-static void start_write(struct world *w, int i, const struct lease_actions *a)
+static void start_write(void *arg, const struct lease_actions *a)
 {
+	struct world *w = ((struct at *)arg)->world;
+	int i = ((struct at *)arg)->node;
 	struct node *n = &w->node[i];
 	struct instant now = local(w, n);
 	uint64_t write = ++w->writes;
@@ -656,22 +682,25 @@ static void check_standby(struct world *w, int i)
 		violate(w, i, "a standby would not try when its wait ends");
 }
 
-static void check_report(struct world *w, int i, const struct lease_actions *a)
+static void do_leader(void *arg, const struct lease_actions *a)
 {
-	struct node *n = &w->node[i];
+	struct node *n = node_of(arg);
 	uint64_t who = a->self ? ~n->lease.term : n->saw.who;
 
-	if (a->set & LEASE_DO_NO_LEADER) {
-		if (!n->reported_any)
-			violate(w, i, "P5: no_leader without a leader");
-		n->reported_any = false;
-	}
-	if (!(a->set & LEASE_DO_LEADER))
-		return;
 	if (n->reported_any && n->reported == who)
-		violate(w, i, "P5: the same leader was reported twice");
+		violate_at(arg, "P5: the same leader was reported twice");
 	n->reported_any = true;
 	n->reported = who;
+}
+
+static void do_no_leader(void *arg, const struct lease_actions *a)
+{
+	struct node *n = node_of(arg);
+
+	(void)a;
+	if (!n->reported_any)
+		violate_at(arg, "P5: no_leader without a leader");
+	n->reported_any = false;
 }
 
 /* ---- steps ---- */
@@ -690,50 +719,95 @@ static void arm(struct world *w, int i)
 		                            .stamp = n->timer });
 }
 
-static void carry_out(struct world *w, int i, const struct lease_actions *a)
+static void do_twin(void *arg, const struct lease_actions *a)
 {
-	struct node *n = &w->node[i];
+	struct at *at = arg;
+	struct node *n = node_of(at);
 
-	if (a->set & LEASE_DO_TWIN) {
-		n->incarnation = ++w->lives;
-		n->saw.mine = false;
-		next_renamed(w, i);
-		say(w, i, "met a copy, is now", n->incarnation);
-	}
-	if (a->set & LEASE_DO_SAVED)
-		check_saved(w, i, a->saved);
-	if (a->set & LEASE_DO_UNSAVED)
-		say(w, i, "not saved, up to", n->save);
-	if ((a->set & LEASE_DO_UNSAVED) || ((a->set & LEASE_DO_SAVED) && a->saved >= n->checkpoint))
-		n->checkpoint = 0;
-	if (a->set & LEASE_DO_STOP)
-		stop_script(w, i, a);
-	if (a->set & LEASE_DO_START)
-		start_script(w, i);
-	if ((a->set & LEASE_DO_DEADLINE) && !n->page_ended) {
-		struct instant was = n->page_kill;
-		n->page_end = lease_end(&n->lease);
-		n->page_kill = lease_kill(&n->lease);
-		if (n->page_kill.boot < was.boot || n->page_kill.raw < was.raw)
-			watch_kill(w, i); /* nearer: the guard is told; farther: it finds out when it looks */
-	}
-	check_report(w, i, a);
-	if (a->set & LEASE_DO_ASK)
-		push(w, (struct happening){
-				.at = w->now + between(w, MS, 50 * MS), .kind = ANSWER, .node = i, .life = n->life });
-	if (a->set & LEASE_DO_READ)
-		start_read(w, i, a);
-	if (a->set & LEASE_DO_WRITE)
-		start_write(w, i, a);
-	if ((a->set & LEASE_DO_FINISHED) && n->up) {
-		say(w, i, a->left ? "leaves, lease left" : "leaves", 0);
-		n->up = false;
-		push(w, (struct happening){ .at = w->now + between(w, 100 * MS, 3 * SEC),
-		                            .kind = RESTART,
-		                            .node = i,
-		                            .life = n->life });
-	}
+	(void)a;
+	n->incarnation = ++at->world->lives;
+	n->saw.mine = false;
+	next_renamed(at->world, at->node);
+	say(at->world, at->node, "met a copy, is now", n->incarnation);
 }
+
+static void do_saved(void *arg, const struct lease_actions *a)
+{
+	struct at *at = arg;
+	struct node *n = node_of(at);
+
+	check_saved(at->world, at->node, a->saved);
+	if (a->saved >= n->checkpoint)
+		n->checkpoint = 0;
+}
+
+static void do_unsaved(void *arg, const struct lease_actions *a)
+{
+	struct at *at = arg;
+	struct node *n = node_of(at);
+
+	(void)a;
+	say(at->world, at->node, "not saved, up to", n->save);
+	n->checkpoint = 0;
+}
+
+static void do_deadline(void *arg, const struct lease_actions *a)
+{
+	struct at *at = arg;
+	struct node *n = node_of(at);
+	struct instant was = n->page_kill;
+
+	(void)a;
+	if (n->page_ended)
+		return;
+	n->page_end = lease_end(&n->lease);
+	n->page_kill = lease_kill(&n->lease);
+	if (n->page_kill.boot < was.boot || n->page_kill.raw < was.raw)
+		watch_kill(at->world, at->node); /* nearer: the guard is told; farther: it finds out when it looks */
+}
+
+static void do_ask(void *arg, const struct lease_actions *a)
+{
+	struct at *at = arg;
+	struct world *w = at->world;
+
+	(void)a;
+	push(w, (struct happening){ .at = w->now + between(w, MS, 50 * MS),
+	                            .kind = ANSWER,
+	                            .node = at->node,
+	                            .life = node_of(at)->life });
+}
+
+static void do_finished(void *arg, const struct lease_actions *a)
+{
+	struct at *at = arg;
+	struct world *w = at->world;
+	struct node *n = node_of(at);
+
+	if (!n->up)
+		return;
+	say(w, at->node, a->left ? "leaves, lease left" : "leaves", 0);
+	n->up = false;
+	push(w, (struct happening){ .at = w->now + between(w, 100 * MS, 3 * SEC),
+	                            .kind = RESTART,
+	                            .node = at->node,
+	                            .life = n->life });
+}
+
+static const struct lease_effects effects = {
+	.twin = do_twin,
+	.saved = do_saved,
+	.unsaved = do_unsaved,
+	.stop = stop_script,
+	.start = start_script,
+	.deadline = do_deadline,
+	.ask = do_ask,
+	.read = start_read,
+	.write = start_write,
+	.leader = do_leader,
+	.no_leader = do_no_leader,
+	.finished = do_finished,
+};
 
 /* Somebody leads within a lease and a half, once nothing hinders that any more: all processes run, and no write lands
  * that its sender has given up. Not where a store fell back: it lets nobody be elected for a while. */
@@ -785,7 +859,7 @@ static void step(struct world *w, int i, struct lease_event e)
 		violate(w, i, "a term goes on past its renew deadline");
 	if (regained && lease_phase(&n->lease) != PHASE_LEADING)
 		violate(w, i, "an acquisition whose reply was lost was not recognised");
-	carry_out(w, i, &a);
+	lease_carry_out(&a, &effects, &(struct at){ w, i });
 	if (!n->up)
 		return;
 	check_standby(w, i);

@@ -830,6 +830,51 @@ static void gone_rules(void)
 	ok(acquires(), "who has seen no record go takes a release at once, also just after the first start");
 }
 
+#define NOTES(name, text)                                          \
+	static void name(void *arg, const struct lease_actions *x) \
+	{                                                          \
+		(void)x;                                           \
+		strcat(arg, text " ");                             \
+	}
+NOTES(twin, "twin")
+NOTES(saved, "saved")
+NOTES(unsaved, "unsaved")
+NOTES(stop, "stop")
+NOTES(start, "start")
+NOTES(deadline, "deadline")
+NOTES(ask, "ask")
+NOTES(read_it, "read")
+NOTES(write_it, "write")
+NOTES(leader, "leader")
+NOTES(no_leader, "no_leader")
+NOTES(finished, "finished")
+
+static void carry_out_rules(void)
+{
+	const struct lease_effects effects = { .twin = twin,
+		                               .saved = saved,
+		                               .unsaved = unsaved,
+		                               .stop = stop,
+		                               .start = start,
+		                               .deadline = deadline,
+		                               .ask = ask,
+		                               .read = read_it,
+		                               .write = write_it,
+		                               .leader = leader,
+		                               .no_leader = no_leader,
+		                               .finished = finished };
+	char did[200] = "";
+
+	a.set = LEASE_DO_LEADER | LEASE_DO_WRITE | LEASE_DO_DEADLINE | LEASE_DO_START;
+	lease_carry_out(&a, &effects, did);
+	is_str(did, "start deadline write leader ", "the worker's hook comes first, then the store, then it is said");
+	*did = '\0';
+	a.set = ~0u;
+	lease_carry_out(&a, &effects, did);
+	is_str(did, "twin saved unsaved stop start deadline ask read write leader no_leader finished ",
+	       "all actions are carried out in one order, but those that are nothing to the caller");
+}
+
 int main(void)
 {
 	l = calloc(1, lease_size());
@@ -852,6 +897,7 @@ int main(void)
 	save_rules();
 	doubt_rules();
 	polling_rules();
+	carry_out_rules();
 	free(l);
 	return tap_done();
 }
