@@ -14,6 +14,7 @@ void api_open(lua_State *L);
 void api_open_cron(lua_State *L);    /* cron: lua/api/cron.lua */
 void api_open_exec(lua_State *L);    /* start, await, line ...: lua/api/exec.lua builds exec on them */
 void api_open_json(lua_State *L);    /* json */
+void api_open_lock(lua_State *L);    /* lock_open, lock_place, texts: lua/lunarch/lock.lua */
 void api_open_log(lua_State *L);     /* emit, on which lua/api/log.lua builds log; and the global print */
 void api_open_signals(lua_State *L); /* signal(): tasks wait until Lua code sets it */
 void api_open_time(lua_State *L);    /* time */
