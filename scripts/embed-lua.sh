@@ -14,6 +14,7 @@ name_of() {
 	case $1 in
 	lua/lunarch/*) base=lunarch.$base ;;
 	lua/locks/*) base=locks/$base ;;
+	lua/commands/*) base=commands/$base ;;
 	esac
 	echo "$base"
 }

@@ -238,5 +238,10 @@ return function(natives)
 		end)
 	end
 
-	return { compile = compile, elections = elections, ask = ask, driver = driver }
+	-- A command of the program (lua/commands/), which has no script either. Its exit status.
+	local function command(name, options)
+		return use("commands/" .. name)(natives, options)
+	end
+
+	return { compile = compile, elections = elections, ask = ask, driver = driver, command = command }
 end
