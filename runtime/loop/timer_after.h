@@ -1,0 +1,19 @@
+/* Starting a timer of libev that goes off once.
+ * Not a timer of the timeline, which simulated machines have (timeline.h). Used where a loop is real. */
+#ifndef LUNARCH_TIMER_AFTER_H
+#define LUNARCH_TIMER_AFTER_H
+
+#include "base/clock.h"
+
+#include <ev.h>
+
+/* From now on; in place of what it was started for before. */
+static inline void timer_after(struct ev_loop *loop, ev_timer *t, nsec after)
+{
+	ev_now_update(loop);
+	ev_timer_stop(loop, t);
+	ev_timer_set(t, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(loop, t);
+}
+
+#endif
