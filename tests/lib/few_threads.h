@@ -1,5 +1,5 @@
-/* So many calls of pthread_create fail, as they do where pids.max or ulimit -u is reached.
- * Not for threads that are there: those go on.
+/* Makes the next calls of pthread_create fail, as they do where pids.max or ulimit -u is reached.
+ * Threads that are there go on.
  * Used by tests/unit of what works on threads (loop/offload.h). */
 #ifndef FEW_THREADS_H
 #define FEW_THREADS_H

@@ -167,8 +167,8 @@ struct world {
 	} past[PAST];
 	unsigned writings, pasts; /* as many went into past; so many of the last are there */
 	uint64_t server, doubts;
-	unsigned place;                                    /* the store in which it was written */
-	nsec behind;                                       /* the server's clock */
+	unsigned place; /* one more with each restore from a copy: another store, which says so */
+	nsec behind;    /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
 	bool counts;       /* its tokens are its own count, whatever a candidate has seen */
 	bool makes_tokens; /* so are they where nothing falls back: a create that lands again gets another one */

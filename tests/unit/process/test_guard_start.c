@@ -133,6 +133,7 @@ static pid_t start(const struct scene *s)
 	memset(shared, 0, sizeof *shared);
 	snprintf(mark, sizeof mark, "test-%d-%lld", getpid(), (long long)clock_now().boot);
 	setenv("A", "old", 1);
+	setenv("LUNARCH_TERM", "7.7", 1);
 	setenv("B", "secret", 1);
 	fflush(stdout);
 	pid_t pid = fork();
@@ -179,7 +180,7 @@ static bool has(pid_t pid, const char *what, const char *text)
 	struct seen s;
 
 	see(pid, what, &s);
-	return strstr(s.text, text) != NULL;
+	return memmem(s.text, s.len, text, strlen(text)) != NULL;
 }
 
 /* Signals that libraries see to: posix_spawn(3) leaves two ignored that the thread library keeps for itself, and a
@@ -305,6 +306,10 @@ static void test_same(bool command)
 		if (!command)
 			ok(shows_its_tree(shared->worker), "so does its worker's");
 		ok(!has(shared->guard, "environ", "secret"), "it shows nothing that was to be removed");
+		ok(has(shared->guard, "environ", "A=new") && !has(shared->guard, "environ", "A=old"),
+		   "nor what was replaced");
+		ok(has(shared->guard, "environ", command ? "LUNARCH_TERM=7.7" : "LUNARCH_TERM=-"),
+		   command ? "a command is of the term that its lunarch is of" : "a worker is outside any term");
 		is_int(writable_pages(shared->guard), 1, "it can write marks, and no deadlines");
 		look_at(shared->guard, guard[kind]);
 		if (!command) {
