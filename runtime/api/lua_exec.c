@@ -82,22 +82,6 @@ static void changed(void *arg)
 
 /* ---- starting ---- */
 
-/* The texts of the list in the field, NULL-terminated; they live as long as the list. NULL: there is no list. */
-static char **texts(lua_State *L, int spec, const char *field)
-{
-	if (lua_getfield(L, spec, field) == LUA_TNIL)
-		return NULL;
-	lua_Integer n = luaL_len(L, -1);
-	const char **list = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *list, 0);
-	for (lua_Integer i = 1; i <= n; i++) {
-		lua_rawgeti(L, -2, i);
-		list[i - 1] = luaL_checkstring(L, -1);
-		lua_pop(L, 1);
-	}
-	list[n] = NULL;
-	return (char **)list;
-}
-
 /* Reads the fields stdout, stdout_file and stdout_append, or those of stderr. */
 static void output(lua_State *L, int spec, struct child_spec *s, int i)
 {
@@ -114,8 +98,8 @@ static void output(lua_State *L, int spec, struct child_spec *s, int i)
 /* Reads the description, which lua/api/exec.lua has checked, at the index spec. */
 static void read_spec(lua_State *L, int spec, struct child_spec *s)
 {
-	s->argv = texts(L, spec, "argv");
-	s->env = texts(L, spec, "env");
+	s->argv = bind_texts(L, spec, "argv");
+	s->env = bind_texts(L, spec, "env");
 	s->directory = bind_text(L, spec, "cwd");
 	s->user = bind_text(L, spec, "user");
 	lua_getfield(L, spec, "stdin");

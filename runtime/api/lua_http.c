@@ -15,7 +15,6 @@
 #define CALL_TYPE "lunarch.http.call"
 #define CONNECTIONS 100          /* to one host and port */
 #define STREAM_KEPT (256 * 1024) /* bytes kept of a body that is read more slowly than it comes */
-#define HEADERS_MAX 256
 
 /* A request of the script. lua/api/http.lua checks what the script asks for; this file starts the request, and wakes
  * the task that waits for it. Its user value holds the texts that must live as long as it does. */
@@ -143,21 +142,6 @@ static void read_tls(lua_State *L, int spec, struct http_tls *t)
 	text_or_file(L, spec, "key", &t->key_pem, &t->key_file);
 }
 
-static void read_headers(lua_State *L, int spec, const char **headers)
-{
-	lua_getfield(L, spec, "headers");
-	lua_Integer n = lua_istable(L, -1) ? luaL_len(L, -1) : 0;
-	if (n >= HEADERS_MAX)
-		luaL_error(L, "http: more than %d headers", HEADERS_MAX - 1);
-	for (lua_Integer i = 0; i < n; i++) {
-		lua_rawgeti(L, -1, i + 1);
-		headers[i] = luaL_checkstring(L, -1);
-		lua_pop(L, 1);
-	}
-	headers[n] = NULL;
-	lua_pop(L, 1);
-}
-
 static void read_request(lua_State *L, int spec, struct http_request *r)
 {
 	double timeout = bind_number(L, spec, "timeout", 0);
@@ -199,7 +183,6 @@ static struct http *client(lua_State *L)
 /* start(spec) -> call: lua/api/http.lua has checked the fields. */
 static int call_start(lua_State *L)
 {
-	const char *headers[HEADERS_MAX];
 	struct http_tls tls;
 	struct http_request r = { 0 };
 	struct scope *scope = sched_scope(sched_of(L));
@@ -213,15 +196,15 @@ static int call_start(lua_State *L)
 	lua_setiuservalue(L, 2, 1);
 	c->wait.left = call_on_left;
 	c->streams = bind_flag(L, 1, "stream");
-	read_headers(L, 1, headers);
 	read_tls(L, 1, &tls);
 	read_request(L, 1, &r);
-	r.headers = headers;
+	r.headers = (const char *const *)bind_texts(L, 1, "headers");
 	r.tls = &tls;
 	r.arg = c;
 	r.data = c->streams ? call_on_data : NULL;
 	c->under_way = http_start(client(L), &r);
 	bond_make(scope, &c->bond, call_on_over);
+	lua_settop(L, 2);
 	return 1;
 }
 

@@ -112,6 +112,22 @@ bool bind_flag(lua_State *L, int table, const char *field)
 	return flag;
 }
 
+char **bind_texts(lua_State *L, int table, const char *field)
+{
+	if (lua_getfield(L, table, field) == LUA_TNIL)
+		return NULL;
+	lua_Integer n = luaL_len(L, -1);
+	const char **list = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *list, 0);
+	for (lua_Integer i = 1; i <= n; i++) {
+		lua_rawgeti(L, -2, i);
+		list[i - 1] = luaL_checkstring(L, -1);
+		lua_pop(L, 1); /* the list keeps it */
+	}
+	list[n] = NULL;
+	lua_remove(L, -2);
+	return (char **)list;
+}
+
 void bind_set_text(lua_State *L, const char *field, const char *text)
 {
 	lua_pushstring(L, text);

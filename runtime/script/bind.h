@@ -32,6 +32,10 @@ const char *bind_text(lua_State *L, int table, const char *field);
 double bind_number(lua_State *L, int table, const char *field, double preset);
 bool bind_flag(lua_State *L, int table, const char *field);
 
+/* The texts of the list in that field, NULL-terminated, in a userdata that is pushed: they live as long as the list and
+ * the userdata do. NULL, with a value pushed all the same: there is no list. Raises if it has anything else. [-0, +1, v] */
+char **bind_texts(lua_State *L, int table, const char *field);
+
 /* Sets a field of the table at the top of the stack. text NULL: nil. [-0, +0, m] */
 void bind_set_text(lua_State *L, const char *field, const char *text);
 void bind_set_integer(lua_State *L, const char *field, lua_Integer value);

@@ -44,32 +44,25 @@ void environment_fini(struct environment *e)
 	*e = (struct environment){ 0 };
 }
 
+/* The variables of a term, or of an on_next, one behind the other. */
 static void write_out(struct environment *e, const struct marker *m)
 {
-	char slot_term[48], token[24];
-	const char *const values[TERM_VARIABLES] = { slot_term, token, m->lock, m->identity, m->address };
-	size_t size = 0;
+	size_t n = e->inherited;
 
-	snprintf(slot_term, sizeof slot_term, "%" PRIu32 ".%" PRIu64, m->slot, m->term);
-	snprintf(token, sizeof token, "%" PRId64, m->token);
-	for (int i = 0; i < TERM_VARIABLES; i++)
-		size += strlen(names[i]) + 1 + strlen(values[i]) + 1;
-	e->text = mem_resize(e->text, size);
-	char *at = e->text;
-	for (int i = 0; i < TERM_VARIABLES; i++) {
-		e->entries[e->inherited + (size_t)i] = at;
-		at += sprintf(at, "%s=%s", names[i], values[i]) + 1;
-	}
-	e->entries[e->inherited + TERM_VARIABLES] = NULL;
-}
-
-static void write_out_next(struct environment *e, const struct marker *m)
-{
 	free(e->text);
-	e->text = mem_printf(NEXT_MARK_ENV "=%" PRIu32 ".%" PRIu32, m->slot, m->next);
-	e->entries[e->inherited] = no_term;
-	e->entries[e->inherited + 1] = e->text;
-	e->entries[e->inherited + 2] = NULL;
+	if (m->next) {
+		e->text = mem_printf(NEXT_MARK_ENV "=%" PRIu32 ".%" PRIu32, m->slot, m->next);
+		e->entries[n++] = no_term;
+		e->entries[n++] = e->text;
+	} else {
+		e->text = mem_printf("%s=%" PRIu32 ".%" PRIu64 "%c%s=%" PRId64 "%c%s=%s%c%s=%s%c%s=%s", names[0],
+		                     m->slot, m->term, 0, names[1], m->token, 0, names[2], m->lock, 0, names[3],
+		                     m->identity, 0, names[4], m->address);
+		char *at = e->text;
+		for (int i = 0; i < TERM_VARIABLES; i++, at += strlen(at) + 1)
+			e->entries[n++] = at;
+	}
+	e->entries[n] = NULL;
 }
 
 void environment_enter(struct environment *e, const struct marker *m)
@@ -84,10 +77,7 @@ void environment_enter(struct environment *e, const struct marker *m)
 	e->term = m ? m->term : 0;
 	e->next = m ? m->next : 0;
 	if (m) {
-		if (m->next)
-			write_out_next(e, m);
-		else
-			write_out(e, m);
+		write_out(e, m);
 		return;
 	}
 	e->entries[e->inherited] = no_term;

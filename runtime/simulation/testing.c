@@ -176,30 +176,13 @@ static int push_done(lua_State *L, int status, const struct err *err)
 	return 1;
 }
 
-/* The texts of the list at arg, NULL-terminated; a userdata that stays on the stack. */
-static const char **list_of_texts(lua_State *L, int arg)
-{
-	luaL_checktype(L, arg, LUA_TTABLE);
-	size_t n = (size_t)lua_rawlen(L, arg);
-	const char **list = lua_newuserdatauv(L, (n + 1) * sizeof *list, 0);
-
-	for (size_t i = 0; i < n; i++) {
-		lua_rawgeti(L, arg, (lua_Integer)i + 1);
-		list[i] = lua_tostring(L, -1);
-		luaL_argcheck(L, list[i], arg, "a list of texts");
-		lua_pop(L, 1); /* the list keeps it */
-	}
-	list[n] = NULL;
-	return list;
-}
-
 /* The list of texts in that field of the table at the top; keep is the index of a table that keeps it. */
 static const char **texts_of_field(lua_State *L, const char *field, int keep)
 {
-	lua_getfield(L, -1, field);
-	const char **list = list_of_texts(L, lua_gettop(L));
+	const char **list = (const char **)bind_texts(L, -1, field);
+
+	luaL_argcheck(L, list, keep, "each node has lists of texts");
 	lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
-	lua_pop(L, 1);
 	return list;
 }
 
