@@ -189,9 +189,9 @@ static void add_is_next(struct buf *out, const struct metric *m, const struct st
 
 static void add_handovers(struct buf *out, const struct metric *m, const struct standing *e)
 {
-	static const char *const labels[] = { [SUCCESSOR_REQUEST] = ",why=\"request\"",
-		                              [SUCCESSOR_PRIORITY] = ",why=\"priority\"",
-		                              [SUCCESSOR_ROTATION] = ",why=\"rotation\"" };
+	static const char *const labels[] = { [NEXT_REQUEST] = ",why=\"request\"",
+		                              [NEXT_PRIORITY] = ",why=\"priority\"",
+		                              [NEXT_ROTATION] = ",why=\"rotation\"" };
 
 	for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
 		add_sample(out, m->name, "", e, labels[i]);

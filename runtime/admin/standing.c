@@ -684,9 +684,9 @@ static void add_next(struct buf *b, const struct standing *e)
 	add_coming(b, "preemptsInMs", "preemptsAt", leads ? n->preempts_in : -1);
 	add_coming(b, "rotatesInMs", "rotatesAt", leads ? n->rotates_in : -1);
 	json_out_open(b, "handovers", "{");
-	json_out_int(b, "request", (int64_t)n->handovers[SUCCESSOR_REQUEST]);
-	json_out_int(b, "priority", (int64_t)n->handovers[SUCCESSOR_PRIORITY]);
-	json_out_int(b, "rotation", (int64_t)n->handovers[SUCCESSOR_ROTATION]);
+	json_out_int(b, "request", (int64_t)n->handovers[NEXT_REQUEST]);
+	json_out_int(b, "priority", (int64_t)n->handovers[NEXT_PRIORITY]);
+	json_out_int(b, "rotation", (int64_t)n->handovers[NEXT_ROTATION]);
 	buf_adds(b, "}");
 	json_out_text(b, "warm", e->warm);
 	add_notes(b, e);

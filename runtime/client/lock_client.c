@@ -1,7 +1,7 @@
 #include "client/lock_client.h"
 
 #include "base/mem.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "loop/offload.h"
 
 #include <ev.h>
@@ -164,7 +164,7 @@ void lock_client_start_write(struct lock_client *c, const struct version *expect
 
 bool lock_client_found_next(const struct lock_client *c)
 {
-	return nomination_is(&c->record);
+	return next_record_is(&c->record);
 }
 
 int64_t lock_client_took_us(const struct lock_client *c)

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ void record_text_headline(struct buf *out, const struct record_text *s)
 		buf_adds(out, "nobody leads: there is no record");
 		return;
 	}
-	if (nomination_is(r)) {
+	if (next_record_is(r)) {
 		buf_adds(out, "no lock, but the record of who comes next beside one: ");
 		buf_plain(out, *r->holder ? r->holder : "nobody");
 		return;
@@ -157,9 +157,9 @@ static void add_record(struct buf *out, const struct record_text *s)
 
 static void add_nomination(struct buf *out, const struct record_text *s)
 {
-	struct nomination n;
+	struct next_record n;
 
-	nomination_read(s->record, &n);
+	next_record_read(s->record, &n);
 	add_line(out, "record", s->lock);
 	add_line(out, "of", "who comes next in an election. It is no lock: that is beside it");
 	if (*n.who.identity)
@@ -172,7 +172,7 @@ static void add_nomination(struct buf *out, const struct record_text *s)
 
 void record_text_lines(struct buf *out, const struct record_text *s)
 {
-	if (s->record && nomination_is(s->record)) {
+	if (s->record && next_record_is(s->record)) {
 		add_nomination(out, s);
 		return;
 	}
@@ -264,9 +264,9 @@ static void add_json_record(struct buf *out, const struct record_text *s)
 
 static void add_json_nomination(struct buf *out, const struct record *r)
 {
-	struct nomination n;
+	struct next_record n;
 
-	nomination_read(r, &n);
+	next_record_read(r, &n);
 	add_string(out, "leader", NULL);
 	add_json_next(out, &n.who);
 	add_json_time(out, "renewed", n.wall_us);
@@ -278,7 +278,7 @@ void record_text_json(struct buf *out, const struct record_text *s)
 	buf_adds(out, "{\"lock\":");
 	buf_json(out, s->lock);
 	add_string(out, "state", leadership_name(record_text_state(s)));
-	if (s->record && nomination_is(s->record)) {
+	if (s->record && next_record_is(s->record)) {
 		add_json_nomination(out, s->record);
 		return;
 	}

@@ -5,7 +5,7 @@
 #include "doctor/store_full.h"
 #include "doctor/store_measure.h"
 #include "doctor/store_proofs.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "locks/lock_identity.h"
 #include "locks/lock_url.h"
 
@@ -167,7 +167,7 @@ static int store_check_own(struct store_trial *x, const char *url, struct err *e
 {
 	struct lock_client own = { .env.state_dir = x->client[0].env.state_dir };
 	bool is = lock_client_open(&own, x->loop, url, err) == 0 && lock_client_read(&own) == LOCK_OK;
-	bool next = is && nomination_is(&own.record);
+	bool next = is && next_record_is(&own.record);
 
 	if (is && !next)
 		store_check_identities(x, &own.record);

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "doctor/store_race.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -157,13 +157,13 @@ void store_prove_deleted(struct store_trial *x)
 
 static enum lock_outcome next_write(struct lock_client *s, const struct version *expected)
 {
-	struct nomination n = { .who = { .identity = "lunarch doctor", .incarnation = "-" },
-		                .since_us = clock_wall_us(),
-		                .wall_us = clock_wall_us(),
-		                .lease_ms = 1000,
-		                .retry_ms = 120 };
+	struct next_record n = { .who = { .identity = "lunarch doctor", .incarnation = "-" },
+		                 .since_us = clock_wall_us(),
+		                 .wall_us = clock_wall_us(),
+		                 .lease_ms = 1000,
+		                 .retry_ms = 120 };
 
-	nomination_fill(&s->record, &n);
+	next_record_fill(&s->record, &n);
 	nonce_hex(s->record.write, sizeof s->record.write / 2);
 	lock_client_start_write(s, expected, false);
 	return lock_client_wait(s);
@@ -189,7 +189,7 @@ static const char *next_try(struct lock_client *s, const char **done)
 	*done = "be read";
 	if (lock_client_read(s) != LOCK_OK)
 		return store_trial_why(s);
-	return nomination_is(&s->record) && strcmp(s->record.write, write) == 0 ? NULL : "it is not what was written";
+	return next_record_is(&s->record) && strcmp(s->record.write, write) == 0 ? NULL : "it is not what was written";
 }
 
 #define NEXT_COST                                                                                         \

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "lease/advice.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "lease/past.h"
 
 #include <stdio.h>
@@ -78,7 +78,7 @@ struct lease_sight author_sight(const struct author *a, const struct record *r)
 		.duration = r->lease_ms * NSEC_PER_MS,
 		.term = r->term,
 		.count = *r->incarnation ? r->writes : 0, /* without one it is not one process' record */
-		.other_first = nomination_other_first(r, a->identity, a->incarnation),
+		.other_first = next_record_other_first(r, a->identity, a->incarnation),
 	};
 
 	if (!*r->holder)

@@ -236,15 +236,15 @@ static void elector_close_term(struct elector *e)
 static void elector_follow(struct elector *e)
 {
 	enum lease_phase phase = lease_phase(e->lease);
-	enum successor_role role = phase == PHASE_FOLLOWING                     ? SUCCESSOR_STANDBY
-	                           : phase == PHASE_IDLE || phase == PHASE_LOST ? SUCCESSOR_NONE
-	                                                                        : SUCCESSOR_LEADER;
+	enum next_role role = phase == PHASE_FOLLOWING                     ? NEXT_STANDBY
+	                      : phase == PHASE_IDLE || phase == PHASE_LOST ? NEXT_NONE
+	                                                                   : NEXT_LEADER;
 	const char *lacks = elector_lacks(e);
 
-	next_link_role(e->next, role, role == SUCCESSOR_LEADER ? lease_term(e->lease) : 0);
-	next_link_ready(e->next, role == SUCCESSOR_LEADER ? NULL : lacks, e->next_options.priority);
+	next_link_role(e->next, role, role == NEXT_LEADER ? lease_term(e->lease) : 0);
+	next_link_ready(e->next, role == NEXT_LEADER ? NULL : lacks, e->next_options.priority);
 	next_link_awake(e->next);
-	if (role == SUCCESSOR_STANDBY && readiness_to_ask(&e->readiness, lacks, clock_now()))
+	if (role == NEXT_STANDBY && readiness_to_ask(&e->readiness, lacks, clock_now()))
 		elector_ask(e);
 }
 
@@ -278,18 +278,18 @@ static void elector_on_not_handed_over(void *arg, const char *why)
 	handover_refused(arg, why);
 }
 
-static void elector_on_hand_over(void *arg, enum successor_why why)
+static void elector_on_hand_over(void *arg, enum next_why why)
 {
 	struct elector *e = arg;
 
 	if (lease_phase(e->lease) != PHASE_LEADING) {
-		if (why == SUCCESSOR_REQUEST)
+		if (why == NEXT_REQUEST)
 			handover_refused(e, "the term ends already, for another reason");
 		return;
 	}
 	e->handing = true;
 	e->why = why;
-	if (why == SUCCESSOR_REQUEST)
+	if (why == NEXT_REQUEST)
 		handover_ends(e);
 	if (e->cb->hand_over)
 		e->cb->hand_over(e->arg, why);
@@ -330,9 +330,9 @@ static const struct next_link_callbacks next_callbacks = {
 	.say = elector_on_say,
 };
 
-static struct successor_options options_of(const struct lease_times *t, const struct next_options *o)
+static struct next_setup options_of(const struct lease_times *t, const struct next_options *o)
 {
-	return (struct successor_options){ .lease = t->lease, .renew = t->renew, .retry = t->retry, .next = *o };
+	return (struct next_setup){ .lease = t->lease, .renew = t->renew, .retry = t->retry, .next = *o };
 }
 
 /* ---- steps ---- */
@@ -521,7 +521,7 @@ void elector_next_term(struct elector *e, nsec grace)
 
 void elector_configure(struct elector *e, const struct lease_times *t)
 {
-	struct successor_options options = options_of(t, &e->next_options);
+	struct next_setup options = options_of(t, &e->next_options);
 
 	lease_configure(e->lease, t);
 	next_link_configure(e->next, &options);
@@ -539,7 +539,7 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 
 void elector_configure_next(struct elector *e, const struct next_options *o)
 {
-	struct successor_options options = options_of(lease_publishes(e->lease), o);
+	struct next_setup options = options_of(lease_publishes(e->lease), o);
 
 	e->next_options = *o;
 	next_link_configure(e->next, &options);

@@ -11,7 +11,7 @@
 #include "election/next.h"
 #include "election/store_contact.h"
 #include "lease/lease.h"
-#include "lease/successor.h"
+#include "lease/next.h"
 #include "locks/lock.h"
 
 struct ev_loop;
@@ -89,7 +89,7 @@ struct elector_callbacks {
 	void (*next)(void *arg, bool is, bool leads);
 	/* The running term is to end of its own will, for the one who comes next: answer with elector_end, with the
 	 * reason LEASE_RESIGNED and a sit_out of 0, as if an operator had asked for that. Once in a term. */
-	void (*hand_over)(void *arg, enum successor_why why);
+	void (*hand_over)(void *arg, enum next_why why);
 	/* Answers elector_hand_over, once; elector_free may call it. It may end the elector, but not free it. May be
 	 * NULL. */
 	void (*handed_over)(void *arg, uint64_t ticket, const struct handover_result *r);

@@ -74,11 +74,11 @@ struct elector {
 	struct next_link *next;
 	struct next_options next_options;
 	struct readiness readiness;
-	bool handing;           /* the term ends for who comes next, */
-	enum successor_why why; /*     for this reason */
-	char *given;            /* for whom the write under way releases the lock; NULL: for nobody */
-	uint64_t handovers[3];  /* by enum successor_why */
-	struct {                /* what elector_hand_over was asked for, from the order until it is known who leads */
+	bool handing;          /* the term ends for who comes next, */
+	enum next_why why;     /*     for this reason */
+	char *given;           /* for whom the write under way releases the lock; NULL: for nobody */
+	uint64_t handovers[3]; /* by enum next_why */
+	struct {               /* what elector_hand_over was asked for, from the order until it is known who leads */
 		enum { HANDOVER_NONE, HANDOVER_ASKED, HANDOVER_ENDING, HANDOVER_RELEASED } stage;
 		uint64_t ticket;
 		struct timer timer;

@@ -94,7 +94,7 @@ static void note_moved(struct elector *e, struct lease_sight *s)
 
 static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
-	bool is_next = r->outcome == LOCK_OK && nomination_is(r->record);
+	bool is_next = r->outcome == LOCK_OK && next_record_is(r->record);
 
 	if (r->outcome != LOCK_FOREIGN && !is_next)
 		elector_was_read(e, &r->version);

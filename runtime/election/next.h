@@ -1,5 +1,5 @@
 /* Who comes next in an election, as its user sees it and sets it (docs/design.md, "Who comes next").
- * Not who decides that: lease/successor.h. Only declarations.
+ * Not who decides that: lease/next.h. Only declarations.
  * Used by the elector and its users. */
 #ifndef LUNARCH_NEXT_H
 #define LUNARCH_NEXT_H
@@ -25,7 +25,7 @@ struct elector_next { /* texts are borrowed until the next elector_ call; "" = n
 	bool able;              /* this candidate could come next now */
 	const char *unable_why; /* if not: why not, for people */
 	bool handing_over;      /* a request to hand over is under way: `handed_over` follows */
-	uint64_t handovers[3];  /* terms that were handed over, by enum successor_why */
+	uint64_t handovers[3];  /* terms that were handed over, by enum next_why */
 };
 
 enum handover_end {

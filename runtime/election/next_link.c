@@ -20,7 +20,7 @@ struct next_link {
 	const struct next_link_callbacks *cb;
 	void *arg;
 	struct timeline *timeline;
-	struct timer timer; /* for successor_wait */
+	struct timer timer; /* for next_wait */
 	const struct author *author;
 	struct lock *lock; /* NULL: there is no place for the record, */
 	char *trouble;     /*     and this says why; else what is wrong with it. NULL: nothing is */
@@ -28,10 +28,10 @@ struct next_link {
 	bool foreign;      /* the trouble is what the record is */
 	bool closing;
 
-	struct successor machine;
-	struct successor_event *events; /* to be carried out, on the stack of the first link_step; NULL: none is */
+	struct next_machine machine;
+	struct next_event *events; /* to be carried out, on the stack of the first link_step; NULL: none is */
 	int event_count;
-	enum successor_role role; /* what the machine was told last, or will be */
+	enum next_role role; /* what the machine was told last, or will be */
 	uint64_t term;
 	const char *lacks; /* NULL: it is ready */
 	int64_t priority;
@@ -88,9 +88,9 @@ static void link_trouble_over(struct next_link *l)
 	l->unwritable = l->foreign = false;
 }
 
-static void say_published(struct next_link *l, const struct successor_sight *next)
+static void say_published(struct next_link *l, const struct next_sight *next)
 {
-	const struct successor *m = &l->machine;
+	const struct next_machine *m = &l->machine;
 
 	if (!next)
 		link_say(l, LOG_INFO, "nobody_next", "nobody comes next any more");
@@ -107,9 +107,9 @@ static void say_published(struct next_link *l, const struct successor_sight *nex
 
 /* ---- what the record shows ---- */
 
-static struct successor_sight link_sight(const struct next_link *l, const struct record *r)
+static struct next_sight link_sight(const struct next_link *l, const struct record *r)
 {
-	return nomination_sight(r, l->author->identity, l->author->incarnation);
+	return next_record_sight(r, l->author->identity, l->author->incarnation);
 }
 
 static void know(struct next_link *l, uint64_t who)
@@ -123,12 +123,12 @@ static void know(struct next_link *l, uint64_t who)
 /* A leader empties it not: it ends its term for somebody else. */
 static void note_named(struct next_link *l, bool mine)
 {
-	l->may_name = mine && l->role != SUCCESSOR_LEADER;
+	l->may_name = mine && l->role != NEXT_LEADER;
 }
 
 /* ---- operations ---- */
 
-static void link_step(struct next_link *l, struct successor_event e);
+static void link_step(struct next_link *l, struct next_event e);
 
 /* A read that is denied has failed like one without an answer (locks/lock.h), but another try would hardly help. */
 static bool link_refused(const struct lock_result *r)
@@ -154,9 +154,9 @@ static bool link_write_is_vain(const struct lock_result *r)
 	return r->outcome != LOCK_OK && r->outcome != LOCK_CONFLICT && outcome_of_write(r) != WRITE_UNSURE;
 }
 
-static struct successor_sight link_was_read(struct next_link *l, const struct lock_result *r)
+static struct next_sight link_was_read(struct next_link *l, const struct lock_result *r)
 {
-	struct successor_sight s = { .kind = NOMINEE_ABSENT };
+	struct next_sight s = { .kind = NEXT_ABSENT };
 
 	l->version = r->version;
 	if (r->outcome == LOCK_OK) {
@@ -164,10 +164,10 @@ static struct successor_sight link_was_read(struct next_link *l, const struct lo
 		s = link_sight(l, &l->seen);
 	} else {
 		record_clear(&l->seen);
-		s.kind = r->outcome == LOCK_FOREIGN ? NOMINEE_FOREIGN : NOMINEE_ABSENT;
+		s.kind = r->outcome == LOCK_FOREIGN ? NEXT_FOREIGN : NEXT_ABSENT;
 	}
 	note_named(l, s.mine);
-	l->foreign = s.kind == NOMINEE_FOREIGN;
+	l->foreign = s.kind == NEXT_FOREIGN;
 	if (l->foreign)
 		link_trouble(l, "next_foreign",
 		             "%s is to say who comes next, and holds something else, which is left alone: %s",
@@ -180,10 +180,9 @@ static struct successor_sight link_was_read(struct next_link *l, const struct lo
 static void link_on_read(void *arg, const struct lock_result *r)
 {
 	struct next_link *l = arg;
-	struct successor_event e = { .kind = SUCCESSOR_EV_READ_DONE,
-		                     .op = l->op,
-		                     .outcome = outcome_of(r->outcome),
-		                     .refused = link_refused(r) };
+	struct next_event e = {
+		.kind = NEXT_EV_READ_DONE, .op = l->op, .outcome = outcome_of(r->outcome), .refused = link_refused(r)
+	};
 
 	if (l->closing)
 		return;
@@ -205,11 +204,11 @@ static void drop_written(struct next_link *l)
 static void link_on_written(void *arg, const struct lock_result *r)
 {
 	struct next_link *l = arg;
-	struct successor_event e = { .kind = SUCCESSOR_EV_WRITE_DONE,
-		                     .op = l->op,
-		                     .outcome = outcome_of(r->outcome),
-		                     .refused = link_write_is_vain(r),
-		                     .sent_at = r->sent_at };
+	struct next_event e = { .kind = NEXT_EV_WRITE_DONE,
+		                .op = l->op,
+		                .outcome = outcome_of(r->outcome),
+		                .refused = link_write_is_vain(r),
+		                .sent_at = r->sent_at };
 
 	if (l->closing)
 		return;
@@ -229,10 +228,10 @@ static void link_on_written(void *arg, const struct lock_result *r)
 		l->cb->written(l->arg, r);
 }
 
-static void start_write(struct next_link *l, const struct successor_actions *a, struct instant by)
+static void start_write(struct next_link *l, const struct next_actions *a, struct instant by)
 {
 	struct record *r = l->written = mem_zero(sizeof *l->written);
-	struct nomination n = {
+	struct next_record n = {
 		.wall_us = clock_wall_us(),
 		.lease_ms = l->machine.options.lease / NSEC_PER_MS,
 		.retry_ms = l->machine.options.retry / NSEC_PER_MS,
@@ -241,7 +240,7 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 	record_init(r);
 	record_copy(r, &l->seen);
 	if (a->as_is) {
-		nomination_decline(r, a->answers ? l->wanted : "", a->answers && l->lacks ? l->lacks : "");
+		next_record_decline(r, a->answers ? l->wanted : "", a->answers && l->lacks ? l->lacks : "");
 		l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
 		return;
 	}
@@ -252,22 +251,22 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 		snprintf(n.who.incarnation, sizeof n.who.incarnation, "%s", l->author->incarnation);
 		n.who.priority = l->machine.priority;
 	}
-	if (!a->nobody && a->answers && a->answers == nomination_request(l->wanted))
+	if (!a->nobody && a->answers && a->answers == next_record_request(l->wanted))
 		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);
-	nomination_fill(r, &n);
+	next_record_fill(r, &n);
 	if (a->nobody && a->answers)
-		nomination_decline(r, l->wanted, l->lacks ? l->lacks : "");
+		next_record_decline(r, l->wanted, l->lacks ? l->lacks : "");
 	nonce_hex(r->write, sizeof r->write / 2);
 	l->may_name = l->unsettled = true;
 	l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
 }
 
-static void start_op(struct next_link *l, const struct successor_actions *a)
+static void start_op(struct next_link *l, const struct next_actions *a)
 {
 	struct instant by = instant_add(clock_now(), l->machine.options.retry);
 
 	l->op = a->op;
-	if (a->set & SUCCESSOR_DO_READ)
+	if (a->set & NEXT_DO_READ)
 		l->lock->ops->read(l->lock, by, link_on_read, l);
 	else
 		start_write(l, a, by);
@@ -290,13 +289,13 @@ static void link_next(struct next_link *l, bool is)
 
 static void link_publish(struct next_link *l)
 {
-	const struct successor_sight *next = successor_published(&l->machine, clock_now());
+	const struct next_sight *next = next_published(&l->machine, clock_now());
 	uint64_t request, identity, before = l->who;
 
 	know(l, next ? next->who : 0);
 	if (l->who != before)
 		say_published(l, next);
-	if (!l->machine.handed && successor_wants(&l->machine, clock_now(), &request, &identity))
+	if (!l->machine.handed && next_wants(&l->machine, clock_now(), &request, &identity))
 		l->cb->publish(l->arg);
 }
 
@@ -309,7 +308,7 @@ static const char *link_asked(const struct next_link *l)
 /* Why the one that it names says no, as N has it; NULL: it has not said so. */
 static const char *declined_why(const struct next_link *l)
 {
-	bool is = nomination_is(&l->seen) && *l->request.name &&
+	bool is = next_record_is(&l->seen) && *l->request.name &&
 	          strcmp(l->seen.advice->nomination.declines, l->request.name) == 0;
 
 	return is ? l->seen.advice->nomination.why : NULL;
@@ -320,7 +319,7 @@ static void link_not_handed_over(struct next_link *l)
 	const char *no = declined_why(l);
 	char why[2 * ADVICE_TEXT_MAX + 100];
 
-	if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
+	if (l->role != NEXT_LEADER || l->term != l->machine.term)
 		snprintf(why, sizeof why, "the term ended for another reason");
 	else if (*l->request.to && no)
 		snprintf(why, sizeof why, "%s could not lead now: %s", l->request.to, no);
@@ -334,27 +333,27 @@ static void link_not_handed_over(struct next_link *l)
 }
 
 /* The end of a term comes first: what is published and said is for people by then. */
-static void link_carry_out(struct next_link *l, const struct successor_actions *a)
+static void link_carry_out(struct next_link *l, const struct next_actions *a)
 {
-	if (a->set & SUCCESSOR_DO_NAMESAKE)
+	if (a->set & NEXT_DO_NAMESAKE)
 		l->cb->namesake(l->arg);
-	if (a->set & SUCCESSOR_DO_NOT_NEXT)
+	if (a->set & NEXT_DO_NOT_NEXT)
 		link_next(l, false);
-	if (a->set & SUCCESSOR_DO_NEXT)
+	if (a->set & NEXT_DO_NEXT)
 		link_next(l, true);
-	if (a->set & SUCCESSOR_DO_HAND_OVER)
+	if (a->set & NEXT_DO_HAND_OVER)
 		l->cb->hand_over(l->arg, a->why);
-	if (a->set & SUCCESSOR_DO_PUBLISH)
+	if (a->set & NEXT_DO_PUBLISH)
 		link_publish(l);
-	if (a->set & SUCCESSOR_DO_NO_HANDOVER)
+	if (a->set & NEXT_DO_NO_HANDOVER)
 		link_not_handed_over(l);
-	if (a->set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
+	if (a->set & (NEXT_DO_READ | NEXT_DO_WRITE))
 		start_op(l, a);
 }
 
 static void link_arm(struct next_link *l)
 {
-	nsec wait = successor_wait(&l->machine, clock_now());
+	nsec wait = next_wait(&l->machine, clock_now());
 
 	timer_stop(l->timeline, &l->timer);
 	if (wait != NSEC_NEVER)
@@ -362,9 +361,9 @@ static void link_arm(struct next_link *l)
 }
 
 /* Callbacks may call back in. What they tell waits until the event at hand has been carried out. */
-static void link_step(struct next_link *l, struct successor_event e)
+static void link_step(struct next_link *l, struct next_event e)
 {
-	struct successor_event events[EVENTS_MAX];
+	struct next_event events[EVENTS_MAX];
 	bool inside = l->events != NULL;
 
 	if (!inside)
@@ -375,9 +374,9 @@ static void link_step(struct next_link *l, struct successor_event e)
 	if (inside)
 		return;
 	while (l->event_count > 0) {
-		struct successor_event next = l->events[0];
+		struct next_event next = l->events[0];
 		memmove(l->events, l->events + 1, sizeof *l->events * (size_t)--l->event_count);
-		struct successor_actions a = successor_step(&l->machine, &next, clock_now());
+		struct next_actions a = next_step(&l->machine, &next, clock_now());
 		link_carry_out(l, &a);
 	}
 	l->events = NULL;
@@ -392,12 +391,12 @@ static void link_on_timer(struct timer *timer)
 {
 	struct next_link *l = (struct next_link *)((char *)timer - offsetof(struct next_link, timer));
 
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+	link_step(l, (struct next_event){ .kind = NEXT_EV_TICK });
 }
 
 /* ---- what the election tells it ---- */
 
-void next_link_role(struct next_link *l, enum successor_role role, uint64_t term)
+void next_link_role(struct next_link *l, enum next_role role, uint64_t term)
 {
 	if (!l->lock || (role == l->role && term == l->term))
 		return;
@@ -406,8 +405,8 @@ void next_link_role(struct next_link *l, enum successor_role role, uint64_t term
 	l->who = 0;
 	l->since = clock_now();
 	l->wanted[0] = '\0';
-	l->may_name = l->may_name && role != SUCCESSOR_LEADER;
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_ROLE, .role = role, .term = term });
+	l->may_name = l->may_name && role != NEXT_LEADER;
+	link_step(l, (struct next_event){ .kind = NEXT_EV_ROLE, .role = role, .term = term });
 }
 
 /* A record names only what fits into it. */
@@ -425,23 +424,23 @@ void next_link_ready(struct next_link *l, const char *lacks, int64_t priority)
 		return;
 	l->lacks = lacks;
 	l->priority = priority;
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_READY,
-	                                       .ready = !lacks,
-	                                       .doubted = readiness_is_doubt(lacks),
-	                                       .priority = priority });
+	link_step(l, (struct next_event){ .kind = NEXT_EV_READY,
+	                                  .ready = !lacks,
+	                                  .doubted = readiness_is_doubt(lacks),
+	                                  .priority = priority });
 }
 
 void next_link_awake(struct next_link *l)
 {
-	if (l->lock && successor_shares(&l->machine, clock_now()))
-		link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
+	if (l->lock && next_shares(&l->machine, clock_now()))
+		link_step(l, (struct next_event){ .kind = NEXT_EV_AWAKE });
 }
 
 void next_link_heard(struct next_link *l, const struct record *m)
 {
-	struct successor_event e = { .kind = SUCCESSOR_EV_NEWS, .news = nomination_news(m, l->author->identity) };
+	struct next_event e = { .kind = NEXT_EV_NEWS, .news = next_record_news(m, l->author->identity) };
 
-	if (!l->lock || l->role == SUCCESSOR_LEADER)
+	if (!l->lock || l->role == NEXT_LEADER)
 		return;
 	know(l, e.news.next);
 	if (e.news.next && l->foreign)
@@ -452,7 +451,7 @@ void next_link_heard(struct next_link *l, const struct record *m)
 
 void next_link_renamed(struct next_link *l)
 {
-	struct successor_options o = l->machine.options;
+	struct next_setup o = l->machine.options;
 
 	if (!l->lock)
 		return;
@@ -460,8 +459,8 @@ void next_link_renamed(struct next_link *l)
 	l->lock->ops->cancel(l->lock);
 	l->closing = false;
 	drop_written(l);
-	successor_init(&l->machine, &o, l->machine.noise);
-	l->role = SUCCESSOR_NONE;
+	next_init(&l->machine, &o, l->machine.noise);
+	l->role = NEXT_NONE;
 	l->term = 0;
 	l->lacks = no_news;
 	l->may_name = false;
@@ -489,36 +488,36 @@ int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct
 	if (!advice_set(l->request.to, to))
 		return err_set(err, ERR_USAGE, "the identity %.100s is too long, or not UTF-8: no candidate has it",
 		               to);
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER,
-	                                       .request = nomination_request(l->request.name),
-	                                       .identity = *to ? nomination_identity(to) : 0,
-	                                       .timeout = timeout });
+	link_step(l, (struct next_event){ .kind = NEXT_EV_HANDOVER,
+	                                  .request = next_record_request(l->request.name),
+	                                  .identity = *to ? next_record_identity(to) : 0,
+	                                  .timeout = timeout });
 	return 0;
 }
 
-void next_link_configure(struct next_link *l, const struct successor_options *o)
+void next_link_configure(struct next_link *l, const struct next_setup *o)
 {
 	if (!l->lock)
 		return;
-	successor_configure(&l->machine, o);
-	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+	next_configure(&l->machine, o);
+	link_step(l, (struct next_event){ .kind = NEXT_EV_TICK });
 }
 
 /* ---- what the election asks it ---- */
 
 bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *out)
 {
-	const struct successor *m = &l->machine;
-	const struct successor_sight *next = successor_published(m, clock_now());
-	struct nomination n;
+	const struct next_machine *m = &l->machine;
+	const struct next_sight *next = next_published(m, clock_now());
+	struct next_record n;
 	uint64_t request, identity;
 
 	*out = (struct advice){ .next = { .identity = "" } };
-	if (m->role != SUCCESSOR_LEADER || m->term != term)
+	if (m->role != NEXT_LEADER || m->term != term)
 		return false; /* it has not heard of this term yet */
-	if (next && next->who == link_sight(l, &l->seen).who && nomination_read(&l->seen, &n))
+	if (next && next->who == link_sight(l, &l->seen).who && next_record_read(&l->seen, &n))
 		out->next = n.who;
-	if (successor_wants(m, clock_now(), &request, &identity) && request == nomination_request(l->request.name)) {
+	if (next_wants(m, clock_now(), &request, &identity) && request == next_record_request(l->request.name)) {
 		snprintf(out->wanted.name, sizeof out->wanted.name, "%s", l->request.name);
 		snprintf(out->wanted.identity, sizeof out->wanted.identity, "%s", link_asked(l));
 	}
@@ -538,7 +537,7 @@ static nsec known_for(struct instant since)
 static void tell_leaders(const struct next_link *l, struct elector_next *out)
 {
 	struct instant now = clock_now();
-	bool next = successor_published(&l->machine, now) != NULL;
+	bool next = next_published(&l->machine, now) != NULL;
 	uint64_t request, identity;
 
 	if (next) {
@@ -548,9 +547,9 @@ static void tell_leaders(const struct next_link *l, struct elector_next *out)
 		out->since = known_for(l->since);
 	}
 	out->absent = next ? 0 : known_for(l->since);
-	if (successor_wants(&l->machine, now, &request, &identity))
+	if (next_wants(&l->machine, now, &request, &identity))
 		out->wanted = link_asked(l);
-	successor_plans(&l->machine, now, &out->preempts_in, &out->rotates_in);
+	next_plans(&l->machine, now, &out->preempts_in, &out->rotates_in);
 	out->preempt_after = l->machine.preempt_after;
 }
 
@@ -579,14 +578,14 @@ void next_link_status(const struct next_link *l, const struct record *m, struct 
 	out->identity = out->address = out->wanted = "";
 	out->since = out->preempts_in = out->rotates_in = -1;
 	out->trouble = l->trouble ? l->trouble : "";
-	if (l->role == SUCCESSOR_LEADER)
+	if (l->role == NEXT_LEADER)
 		tell_leaders(l, out);
 	else
 		tell_standbys(l, m, out);
 	out->known = *out->identity;
 	if (!out->able)
 		return;
-	out->able = has_name(l) && !(l->trouble && (!l->lock || l->unwritable || l->role == SUCCESSOR_STANDBY));
+	out->able = has_name(l) && !(l->trouble && (!l->lock || l->unwritable || l->role == NEXT_STANDBY));
 	if (!out->able)
 		out->unable_why = has_name(l) ? l->trouble : no_name;
 }
@@ -606,7 +605,7 @@ struct next_link *next_link_new(const struct next_link_config *c, const struct n
 	l->since = clock_now();
 	record_init(&l->seen);
 	timer_init(l->timeline, &l->timer, link_on_timer);
-	successor_init(&l->machine, &c->options, c->seed);
+	next_init(&l->machine, &c->options, c->seed);
 	l->lock = lock_open_next(c->env, c->lock, c->url, &err);
 	if (!l->lock)
 		l->trouble = mem_dup(err.text);

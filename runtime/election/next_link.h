@@ -1,5 +1,5 @@
 /* Who comes next in one election: the record beside the lock's record, through a lock of its own, and the machine that
- * decides what to do with it (lease/successor.h). It has the words to that machine's numbers.
+ * decides what to do with it (lease/next.h). It has the words to that machine's numbers.
  * Not the election: it looks at no lease, and ends no term. What it finds is advice, and nobody's safety depends on it.
  * Used by the elector. */
 #ifndef LUNARCH_NEXT_LINK_H
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "election/author.h"
 #include "election/next.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "locks/lock.h"
 
 struct buf;
@@ -19,7 +19,7 @@ struct timeline;
 struct next_link_callbacks {
 	void (*next)(void *arg, bool is); /* this candidate comes next; or comes next no more, and does not lead */
 	void (*publish)(void *arg);       /* a leader: what the lock's record says of it is to be written now */
-	void (*hand_over)(void *arg, enum successor_why why);
+	void (*hand_over)(void *arg, enum next_why why);
 	void (*not_handed_over)(void *arg, const char *why);
 	void (*settled)(void *arg);                              /* next_link_settled has become true */
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
@@ -33,22 +33,22 @@ struct next_link_config { /* borrowed for next_link_new only, but for env, timel
 	const struct author *author;
 	const struct lock *lock; /* the election's, */
 	const char *url;         /*     as it was opened */
-	struct successor_options options;
+	struct next_setup options;
 	uint32_t seed; /* not 0 */
 };
 
 /* Where the lock has no place for the record, everything below works without one, and nobody ever comes next. */
 struct next_link *next_link_new(const struct next_link_config *c, const struct next_link_callbacks *cb, void *arg);
 void next_link_free(struct next_link *l);
-void next_link_configure(struct next_link *l, const struct successor_options *o);
+void next_link_configure(struct next_link *l, const struct next_setup *o);
 
 /* ---- what the election tells it ---- */
 
-void next_link_role(struct next_link *l, enum successor_role role, uint64_t term); /* term: of a leader; else 0 */
+void next_link_role(struct next_link *l, enum next_role role, uint64_t term); /* term: of a leader; else 0 */
 /* lacks: why it could not lead now, of readiness_lacks, which outlives the link; NULL: it could. Of a leader the
  * priority alone counts. */
 void next_link_ready(struct next_link *l, const char *lacks, int64_t priority);
-void next_link_awake(struct next_link *l); /* the process does something for the lease: successor_shares */
+void next_link_awake(struct next_link *l); /* the process does something for the lease: next_shares */
 void next_link_heard(struct next_link *l, const struct record *m); /* the lock's record, by another process or nobody */
 /* This process has another incarnation from now on, as the author says: nothing of the old one is its own any more. */
 void next_link_renamed(struct next_link *l);

@@ -1,4 +1,4 @@
-/* What the outcome of an operation on a lock means to the machines that asked for it (lease.h, successor.h).
+/* What the outcome of an operation on a lock means to the machines that asked for it (lease.h, next.h).
  * Not what follows from it: the machines decide that. No state.
  * Used by the elector and by what looks after its next record. */
 #ifndef LUNARCH_OUTCOME_H

@@ -19,14 +19,14 @@ const char *reason_text(enum lease_reason r)
 	return (unsigned)r < LEASE_REASONS ? text[r] : "";
 }
 
-const char *reason_of_hand_over(enum successor_why why)
+const char *reason_of_hand_over(enum next_why why)
 {
 	switch (why) {
-	case SUCCESSOR_REQUEST:
+	case NEXT_REQUEST:
 		return "an operator asked to hand over";
-	case SUCCESSOR_PRIORITY:
+	case NEXT_PRIORITY:
 		return "the one that comes next has a larger priority";
-	case SUCCESSOR_ROTATION:
+	case NEXT_ROTATION:
 		return "the term has lasted for --max-term";
 	}
 	return "";

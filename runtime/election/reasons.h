@@ -4,10 +4,10 @@
 #define LUNARCH_REASONS_H
 
 #include "lease/lease.h"
-#include "lease/successor.h"
+#include "lease/next.h"
 
 /* Both begin in lower case and end without a full stop. "" for a value that is none. */
 const char *reason_text(enum lease_reason r);
-const char *reason_of_hand_over(enum successor_why why);
+const char *reason_of_hand_over(enum next_why why);
 
 #endif

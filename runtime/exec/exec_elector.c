@@ -75,7 +75,7 @@ static void exec_on_next(void *arg, bool is, bool leads)
 }
 
 /* As if an operator had asked for it. */
-static void exec_on_hand_over(void *arg, enum successor_why why)
+static void exec_on_hand_over(void *arg, enum next_why why)
 {
 	(void)why;
 	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN });

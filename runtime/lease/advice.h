@@ -1,5 +1,5 @@
 /* Advice: what records say of who comes next. The lock's record M names the next, for whom it was released, and whom
- * its leader wants as next; the record N beside it holds the candidate that comes next (lease/successor.h).
+ * its leader wants as next; the record N beside it holds the candidate that comes next (lease/next.h).
  * Not a part of any rule of safety: advice that is malformed, stale or another term's is no advice, never an error.
  * Used by record.c, by author.c and next_link.c, which say and hear it, and by who shows a record to people. */
 #ifndef LUNARCH_ADVICE_H

@@ -1,6 +1,6 @@
 #include "lease/leadership.h"
 
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 static bool is_overdue(const struct record *r, int64_t now_us, enum leadership_watched watched)
 {
@@ -13,7 +13,7 @@ enum leadership leadership_of(const struct record *r, int64_t now_us, enum leade
 {
 	if (!r)
 		return LEADERSHIP_ABSENT;
-	if (nomination_is(r))
+	if (next_record_is(r))
 		return LEADERSHIP_NO_LOCK;
 	if (!*r->holder)
 		return LEADERSHIP_RELEASED;

@@ -25,59 +25,60 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum next_state {
-	NEXT_IDLE,
-	NEXT_RUNNING,  /* the worker was told that it comes next */
-	NEXT_TAKING,   /* a term was told to take what it runs */
-	NEXT_TAKEN,    /* it has: what on_next started belongs to the term */
-	NEXT_ENDING,   /* the worker was told to end it */
-	NEXT_SWEEPING, /* what it left behind is being looked for */
+enum on_next_state {
+	ON_NEXT_IDLE,
+	ON_NEXT_RUNNING,  /* the worker was told that it comes next */
+	ON_NEXT_TAKING,   /* a term was told to take what it runs */
+	ON_NEXT_TAKEN,    /* it has: what on_next started belongs to the term */
+	ON_NEXT_ENDING,   /* the worker was told to end it */
+	ON_NEXT_SWEEPING, /* what it left behind is being looked for */
 };
 
-enum next_event_kind {
-	NEXT_EV_NEXT,      /* the elector: this candidate comes next */
-	NEXT_EV_NOT_NEXT,  /*     it does not any more, and does not lead either */
-	NEXT_EV_LEAD,      /*     it leads, and the worker is told: next_hooks_number is what the term takes */
-	NEXT_EV_TERM_OVER, /* nothing of that term runs any more */
-	NEXT_EV_STOPPED,   /* the worker: number, end */
-	NEXT_EV_SWEPT,     /* number, clean */
-	NEXT_EV_DEAD,      /* the worker is, with all that it started */
-	NEXT_EV_READY,     /* a worker can be talked to */
-	NEXT_EV_MOVE,      /* a reload: what runs is to end, since another worker takes over */
-	NEXT_EV_TIMER,     /* of NEXT_DO_TIMER */
+enum on_next_event_kind {
+	ON_NEXT_EV_NEXT,      /* the elector: this candidate comes next */
+	ON_NEXT_EV_NOT_NEXT,  /*     it does not any more, and does not lead either */
+	ON_NEXT_EV_LEAD,      /*     it leads, and the worker is told: next_hooks_number is what the term takes */
+	ON_NEXT_EV_TERM_OVER, /* nothing of that term runs any more */
+	ON_NEXT_EV_STOPPED,   /* the worker: number, end */
+	ON_NEXT_EV_SWEPT,     /* number, clean */
+	ON_NEXT_EV_DEAD,      /* the worker is, with all that it started */
+	ON_NEXT_EV_READY,     /* a worker can be talked to */
+	ON_NEXT_EV_MOVE,      /* a reload: what runs is to end, since another worker takes over */
+	ON_NEXT_EV_TIMER,     /* of ON_NEXT_DO_TIMER */
 };
 
-enum next_end { NEXT_END_DONE, NEXT_END_FAILED, NEXT_END_TAKEN }; /* as enum wire_next_end */
+enum on_next_end { ON_NEXT_END_DONE, ON_NEXT_END_FAILED, ON_NEXT_END_TAKEN }; /* as enum wire_next_end */
 
-struct next_event {
-	enum next_event_kind kind;
+struct on_next_event {
+	enum on_next_event_kind kind;
 	uint32_t number;
-	enum next_end end;
+	enum on_next_end end;
 	bool clean;
 	bool ready; /* a worker can be talked to now, */
 	bool moves; /*     but another one is to take over what it has, so nothing begins */
 };
 
 /* Actions, in the order in which they are carried out. */
-enum next_do {
-	NEXT_DO_TIMER_OFF = 1 << 0,
-	NEXT_DO_BEGIN = 1 << 1, /* tell the worker: number, grace */
-	NEXT_DO_OVER =
+enum on_next_do {
+	ON_NEXT_DO_TIMER_OFF = 1 << 0,
+	ON_NEXT_DO_BEGIN = 1 << 1, /* tell the worker: number, grace */
+	ON_NEXT_DO_OVER =
 		1 << 2, /* write into the page that it is over, interrupt the worker, and tell it: number, grace */
-	NEXT_DO_SWEEP = 1 << 3, /* kill what it left behind: NEXT_EV_SWEPT follows */
-	NEXT_DO_KILL = 1 << 4,  /* the worker: NEXT_EV_DEAD follows */
-	NEXT_DO_TIMER = 1 << 5, /* after the grace; in place of one that runs */
-	NEXT_DO_IDLE = 1 << 6,  /* nothing of it runs any more: a reload goes on, and so does the end of the program */
+	ON_NEXT_DO_SWEEP = 1 << 3, /* kill what it left behind: ON_NEXT_EV_SWEPT follows */
+	ON_NEXT_DO_KILL = 1 << 4,  /* the worker: ON_NEXT_EV_DEAD follows */
+	ON_NEXT_DO_TIMER = 1 << 5, /* after the grace; in place of one that runs */
+	ON_NEXT_DO_IDLE =
+		1 << 6, /* nothing of it runs any more: a reload goes on, and so does the end of the program */
 };
 
-struct next_actions {
-	unsigned set; /* of enum next_do */
-	enum next_note { NEXT_NOTE_NONE, NEXT_NOTE_LATE, NEXT_NOTE_KILLS, NEXT_NOTE_LEFTOVER } note;
+struct on_next_actions {
+	unsigned set; /* of enum on_next_do */
+	enum on_next_note { ON_NEXT_NOTE_NONE, ON_NEXT_NOTE_LATE, ON_NEXT_NOTE_KILLS, ON_NEXT_NOTE_LEFTOVER } note;
 };
 
 /* Caller's memory. Zeroed: no on_next. Read state, number, failed; the rest is private to next_hooks.c. */
 struct next_hooks {
-	enum next_state state;
+	enum on_next_state state;
 	uint32_t number; /* of the on_next that runs, or the last one; 0: there was none */
 	unsigned failed; /* how many have failed */
 	nsec grace;
@@ -87,9 +88,9 @@ struct next_hooks {
 };
 
 void next_hooks_configure(struct next_hooks *h, bool has, nsec grace);
-struct next_actions next_hooks_step(struct next_hooks *h, const struct next_event *e);
+struct on_next_actions next_hooks_step(struct next_hooks *h, const struct on_next_event *e);
 
-/* After NEXT_EV_LEAD: what the term is to take; 0: nothing. */
+/* After ON_NEXT_EV_LEAD: what the term is to take; 0: nothing. */
 uint32_t next_hooks_takes(const struct next_hooks *h);
 
 /* Whose leftovers the sweep of the term looks for, too; 0: nobody's. */

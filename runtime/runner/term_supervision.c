@@ -72,7 +72,7 @@ enum life_term term_supervision_life(const struct term_supervision *t)
 		return LIFE_OWES;
 	if (t->hooks.state != TERM_NONE)
 		return LIFE_BUSY;
-	return t->next.state == NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
+	return t->next.state == ON_NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
 }
 
 /* ---- actions ---- */
@@ -292,23 +292,23 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 
 /* ---- on_next ---- */
 
-static void supervision_log_next(const struct term_supervision *t, enum next_note note)
+static void supervision_log_next(const struct term_supervision *t, enum on_next_note note)
 {
 	struct log_about of = supervision_about(t);
 
 	switch (note) {
-	case NEXT_NOTE_NONE:
+	case ON_NEXT_NOTE_NONE:
 		return;
-	case NEXT_NOTE_LATE:
+	case ON_NEXT_NOTE_LATE:
 		log_event(LOG_WARN, &of, "on_next_slow",
 		          "the worker has not begun the term for all of the stop grace, since on_next does not wait "
 		          "for anything: on_next is interrupted, and the term begins without it");
 		return;
-	case NEXT_NOTE_KILLS:
+	case ON_NEXT_NOTE_KILLS:
 		log_event(LOG_WARN, &of, "on_next_killed",
 		          "what on_next and on_next_over do has not ended in the stop grace: the worker is killed");
 		return;
-	case NEXT_NOTE_LEFTOVER:
+	case ON_NEXT_NOTE_LEFTOVER:
 		log_event(LOG_WARN, &of, "leftover",
 		          "a process left behind cannot be attributed to a term: the worker is ended");
 		return;
@@ -356,52 +356,53 @@ static void supervision_next_is_idle(struct term_supervision *t)
 	}
 }
 
-static void supervision_tell_next(struct term_supervision *t, struct next_event e)
+static void supervision_tell_next(struct term_supervision *t, struct on_next_event e)
 {
 	struct term_context now = t->ops->context(t->arg);
 	e.ready = now.ready;
 	e.moves = now.moves;
-	struct next_actions a = next_hooks_step(&t->next, &e);
-	if (a.set & NEXT_DO_TIMER_OFF)
+	struct on_next_actions a = next_hooks_step(&t->next, &e);
+	if (a.set & ON_NEXT_DO_TIMER_OFF)
 		supervision_next_timer(t, NSEC_NEVER);
-	if (a.set & NEXT_DO_BEGIN)
+	if (a.set & ON_NEXT_DO_BEGIN)
 		supervision_send_next(t);
-	if (a.set & NEXT_DO_OVER)
+	if (a.set & ON_NEXT_DO_OVER)
 		supervision_end_next(t);
 	supervision_log_next(t, a.note);
-	bool swept = a.set & NEXT_DO_SWEEP && t->ops->sweep(t->arg, 0, t->next.number);
-	if (a.set & NEXT_DO_KILL)
+	bool swept = a.set & ON_NEXT_DO_SWEEP && t->ops->sweep(t->arg, 0, t->next.number);
+	if (a.set & ON_NEXT_DO_KILL)
 		t->ops->kill(t->arg);
-	if (a.set & NEXT_DO_TIMER)
+	if (a.set & ON_NEXT_DO_TIMER)
 		supervision_next_timer(t, t->next.grace);
-	if (a.set & NEXT_DO_IDLE)
+	if (a.set & ON_NEXT_DO_IDLE)
 		supervision_next_is_idle(t);
 	if (swept)
 		supervision_tell_next(
-			t, (struct next_event){ .kind = NEXT_EV_SWEPT, .number = t->next.number, .clean = true });
+			t, (struct on_next_event){ .kind = ON_NEXT_EV_SWEPT, .number = t->next.number, .clean = true });
 }
 
 void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean)
 {
 	if (next)
-		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_SWEPT, .number = next, .clean = clean });
+		supervision_tell_next(
+			t, (struct on_next_event){ .kind = ON_NEXT_EV_SWEPT, .number = next, .clean = clean });
 	if (term)
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = clean });
 }
 
 void term_supervision_next_timer(struct term_supervision *t)
 {
-	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_TIMER });
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TIMER });
 }
 
 void term_supervision_move(struct term_supervision *t)
 {
-	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_MOVE });
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_MOVE });
 }
 
 bool term_supervision_idle(const struct term_supervision *t)
 {
-	return t->hooks.state == TERM_NONE && t->next.state == NEXT_IDLE;
+	return t->hooks.state == TERM_NONE && t->next.state == ON_NEXT_IDLE;
 }
 
 bool term_supervision_finished(const struct term_supervision *t)
@@ -414,9 +415,9 @@ static void supervision_pass_to_next(struct term_supervision *t, const struct te
                                      const struct term_event *e)
 {
 	if (a->set & TERM_DO_LEAD)
-		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_LEAD });
+		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_LEAD });
 	else if (e->kind == TERM_EV_LEAD || a->set & TERM_DO_FINISHED)
-		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_NOT_NEXT });
+		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_NOT_NEXT });
 }
 
 static void supervision_finish(struct term_supervision *t)
@@ -475,7 +476,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	if (a.set & TERM_DO_BEGAN && t->ops->began)
 		t->ops->began(t->arg);
 	if (a.set & TERM_DO_OVER)
-		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
+		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
 	if (a.set & TERM_DO_OVER && t->ops->over)
 		t->ops->over(t->arg);
 	supervision_look_first(t);
@@ -488,7 +489,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	if (a.set & TERM_DO_FINISHED)
 		supervision_finish(t);
 	if (e.kind == TERM_EV_READY)
-		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_READY });
+		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_READY });
 	term_supervision_look(t);
 }
 
@@ -587,10 +588,11 @@ static void supervision_on_finished(void *arg, bool left)
 static void supervision_on_next(void *arg, bool is, bool leads)
 {
 	if (is || !leads)
-		supervision_tell_next(arg, (struct next_event){ .kind = is ? NEXT_EV_NEXT : NEXT_EV_NOT_NEXT });
+		supervision_tell_next(arg,
+		                      (struct on_next_event){ .kind = is ? ON_NEXT_EV_NEXT : ON_NEXT_EV_NOT_NEXT });
 }
 
-static void supervision_on_hand_over(void *arg, enum successor_why why)
+static void supervision_on_hand_over(void *arg, enum next_why why)
 {
 	(void)why;
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = 0 });
@@ -674,8 +676,9 @@ static bool supervision_next_message(struct term_supervision *t, struct wire *w)
 
 	if (!wire_next_stopped_get(w, &m) || m.how > WIRE_NEXT_TAKEN)
 		return false;
-	supervision_tell_next(
-		t, (struct next_event){ .kind = NEXT_EV_STOPPED, .number = m.number, .end = (enum next_end)m.how });
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_STOPPED,
+	                                                 .number = m.number,
+	                                                 .end = (enum on_next_end)m.how });
 	return true;
 }
 
@@ -704,6 +707,6 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 		e.late = kill.boot && instant_passed(kill, clock_now());
 	}
 	term_supervision_tell(t, e);
-	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_DEAD });
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_DEAD });
 	term_supervision_look(t);
 }

@@ -10,7 +10,7 @@
 #include "script/jobs.h"
 #include "script/kept.h"
 #include "script/metrics.h"
-#include "script/next.h"
+#include "script/on_next.h"
 #include "script/prelude.h"
 #include "script/term.h"
 #include "version.h"

@@ -5,7 +5,7 @@
 #include "script/bind.h"
 #include "script/checkpoint.h"
 #include "script/metrics.h"
-#include "script/next.h"
+#include "script/on_next.h"
 #include "script/request.h"
 
 #include <lauxlib.h>

@@ -2,7 +2,7 @@
  * followed by others behind zero bytes, which are read as later ones of the same place (reading.h). */
 #include "fuzz.h"
 
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "lease/past.h"
 #include "lease/reading.h"
 #include "lease/record.h"
@@ -30,7 +30,7 @@ static void judge(const struct record *r)
 {
 	char *text = record_print(r), *again;
 	struct record copy;
-	struct nomination n;
+	struct next_record n;
 	struct err err;
 
 	record_init(&copy);
@@ -46,9 +46,9 @@ static void judge(const struct record *r)
 	judge_past(r);
 	record_note_past(&copy, *r->holder ? r->holder : "x", r->token, "done");
 	judge_past(&copy);
-	nomination_read(r, &n);
-	nomination_sight(r, "a", "b");
-	nomination_news(r, "a");
+	next_record_read(r, &n);
+	next_record_sight(r, "a", "b");
+	next_record_news(r, "a");
 	if (r->checkpoint && strlen(r->checkpoint) <= RECORD_CHECKPOINT_MAX)
 		must(record_checkpoint_check(r->checkpoint, &err) == 0);
 	record_fini(&copy);

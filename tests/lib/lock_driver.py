@@ -37,7 +37,7 @@ def record(holder: str = "somebody", **fields: Any) -> dict[str, Any]:
     return {name: value for name, value in all.items() if value is not None}
 
 
-# What a next record has (runtime/lease/nomination.h), instead of a term: record("somebody", **NOMINATION).
+# What a next record has (runtime/lease/next_record.h), instead of a term: record("somebody", **NOMINATION).
 NOMINATION = {
     "term": None,
     "token": None,

@@ -49,7 +49,7 @@ MUTANTS = [
     (20, "nearer-unpublished", "a deadline that a write brings nearer is published before the write is sent", SHORTER),
     (
         23,
-        "successor-sim-hold-back-without-end",
+        "next-sim-hold-back-without-end",
         "who lets another one try first tries soon after",
         "NN=2 FAULTS=0 ENDS=1 MAXT=3 CALM=20",
     ),

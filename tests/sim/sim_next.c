@@ -1,4 +1,4 @@
-/* The record N in the simulated world: the real machine of runtime/lease/successor.c on each node that knows it, one
+/* The record N in the simulated world: the real machine of runtime/lease/next.c on each node that knows it, one
  * copy of N with a bad network, stale reads and noise, and what M says of who comes next. */
 #include "world.h"
 
@@ -7,7 +7,7 @@
 #define MS NSEC_PER_MS
 #define SEC NSEC_PER_SEC
 
-static void run(struct world *w, int i, struct successor_event e);
+static void run(struct world *w, int i, struct next_event e);
 
 /* ---- what M says ---- */
 
@@ -38,15 +38,15 @@ void next_hear(struct world *w, int i, const struct content *c)
 	const struct advised *a = advice_in(w, c);
 	n->next.wanted = c->holder ? a->wanted_identity : 0;
 	run(w, i,
-	    (struct successor_event){ .kind = SUCCESSOR_EV_NEWS,
-	                              .news = { .held = c->holder != 0,
-	                                        .holder = c->holder,
-	                                        .term = c->term,
-	                                        .next = a->next,
-	                                        .next_priority = a->priority,
-	                                        .wanted = a->wanted,
-	                                        .wanted_mine = a->wanted && a->wanted_identity == n->identity,
-	                                        .handed_over = a->handed && (!c->holder || a->given == c->holder) } });
+	    (struct next_event){ .kind = NEXT_EV_NEWS,
+	                         .news = { .held = c->holder != 0,
+	                                   .holder = c->holder,
+	                                   .term = c->term,
+	                                   .next = a->next,
+	                                   .next_priority = a->priority,
+	                                   .wanted = a->wanted,
+	                                   .wanted_mine = a->wanted && a->wanted_identity == n->identity,
+	                                   .handed_over = a->handed && (!c->holder || a->given == c->holder) } });
 }
 
 /* Whom a leader publishes has written N while that leader looked on, and not long ago. */
@@ -63,7 +63,7 @@ static void check_published(struct world *w, const struct node *n)
 void next_advise(struct world *w, const struct node *n, enum lease_write what, const struct content *c)
 {
 	struct advised *to = &w->advised[c->write % NOTES], *kept = &w->advised[w->store.write % NOTES];
-	const struct successor *m = &n->next.machine;
+	const struct next_machine *m = &n->next.machine;
 
 	if (!w->nexts)
 		return;
@@ -78,10 +78,10 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 		to->given = kept->given; /* it goes on saying that the term before was handed over to it */
 		to->handed = kept->handed;
 	}
-	bool leads = m->role == SUCCESSOR_LEADER && m->term == c->term; /* else it has not heard of the term yet */
+	bool leads = m->role == NEXT_LEADER && m->term == c->term; /* else it has not heard of the term yet */
 	if (!leads || (what != LEASE_RENEW && what != LEASE_RELEASE))
 		return;
-	const struct successor_sight *next = successor_published(m, local(w, n));
+	const struct next_sight *next = next_published(m, local(w, n));
 	if (next)
 		check_published(w, n);
 	if (what == LEASE_RELEASE) {
@@ -93,7 +93,7 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 	}
 	to->next = next ? next->who : 0;
 	to->priority = next ? next->priority : 0;
-	if (!successor_wants(m, local(w, n), &to->wanted, &to->wanted_identity))
+	if (!next_wants(m, local(w, n), &to->wanted, &to->wanted_identity))
 		to->wanted = to->wanted_identity = 0;
 }
 
@@ -113,7 +113,7 @@ static uint64_t name_of(const struct world *w, uint64_t number)
 }
 
 /* What a candidate's write makes of N, as it last saw it. */
-static struct note written_note(const struct world *w, const struct node *n, const struct successor_actions *a)
+static struct note written_note(const struct world *w, const struct node *n, const struct next_actions *a)
 {
 	struct note as_is = w->noted[n->next.note % NOTES];
 
@@ -129,24 +129,24 @@ static struct note written_note(const struct world *w, const struct node *n, con
 	return as_is;
 }
 
-static struct successor_sight look_at(const struct world *w, const struct node *n, uint64_t number)
+static struct next_sight look_at(const struct world *w, const struct node *n, uint64_t number)
 {
 	const struct note *note = &w->noted[number % NOTES];
 
 	if (!number)
-		return (struct successor_sight){ .kind = NOMINEE_ABSENT };
+		return (struct next_sight){ .kind = NEXT_ABSENT };
 	if (note->foreign || !note->who)
-		return (struct successor_sight){ .kind = note->foreign ? NOMINEE_FOREIGN : NOMINEE_NOBODY,
-			                         .write = name_of(w, number),
-			                         .declines = note->declines };
-	return (struct successor_sight){ .kind = NOMINEE_SOMEBODY,
-		                         .write = name_of(w, number),
-		                         .declines = note->declines,
-		                         .who = note->who,
-		                         .identity = note->identity,
-		                         .mine = note->who == n->incarnation,
-		                         .priority = note->priority,
-		                         .answers = note->answers };
+		return (struct next_sight){ .kind = note->foreign ? NEXT_FOREIGN : NEXT_NOBODY,
+			                    .write = name_of(w, number),
+			                    .declines = note->declines };
+	return (struct next_sight){ .kind = NEXT_SOMEBODY,
+		                    .write = name_of(w, number),
+		                    .declines = note->declines,
+		                    .who = note->who,
+		                    .identity = note->identity,
+		                    .mine = note->who == n->incarnation,
+		                    .priority = note->priority,
+		                    .answers = note->answers };
 }
 
 static uint64_t make_note(struct world *w, struct note note)
@@ -156,14 +156,14 @@ static uint64_t make_note(struct world *w, struct note note)
 	return note.write;
 }
 
-static void start(struct world *w, int i, const struct successor_actions *a)
+static void start(struct world *w, int i, const struct next_actions *a)
 {
 	struct node *n = &w->node[i];
 	struct happening h = { .kind = NOTE_ARRIVE,
 		               .node = i,
 		               .life = n->life,
 		               .op = a->op,
-		               .writing = (a->set & SUCCESSOR_DO_WRITE) != 0,
+		               .writing = (a->set & NEXT_DO_WRITE) != 0,
 		               .sent_at = local(w, n),
 		               .expected = n->next.version };
 	bool own = w->noted[n->next.note % NOTES].who == n->incarnation && n->next.note;
@@ -232,7 +232,7 @@ static void note_looked(const struct world *w, struct node *n, uint64_t note)
 	bool first = n->next.looked_in != lease_term(&n->lease);
 	const struct note *shown = &w->noted[note % NOTES];
 
-	if (n->next.machine.role != SUCCESSOR_LEADER)
+	if (n->next.machine.role != NEXT_LEADER)
 		return;
 	if (first)
 		n->next.changed = false;
@@ -248,10 +248,10 @@ static void note_looked(const struct world *w, struct node *n, uint64_t note)
 static void note_replied(struct world *w, const struct happening *h)
 {
 	struct node *n = &w->node[h->node];
-	struct successor_event e = { .kind = h->writing ? SUCCESSOR_EV_WRITE_DONE : SUCCESSOR_EV_READ_DONE,
-		                     .op = h->op,
-		                     .outcome = h->outcome,
-		                     .sent_at = h->sent_at };
+	struct next_event e = { .kind = h->writing ? NEXT_EV_WRITE_DONE : NEXT_EV_READ_DONE,
+		                .op = h->op,
+		                .outcome = h->outcome,
+		                .sent_at = h->sent_at };
 
 	if (h->op != n->next.open)
 		return;
@@ -281,7 +281,7 @@ static bool is_ready(const struct world *w, const struct node *n)
 static void arm_note(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
-	nsec wait = successor_wait(&n->next.machine, local(w, n));
+	nsec wait = next_wait(&n->next.machine, local(w, n));
 
 	n->next.timer = ++w->order;
 	if (wait < 1000 * SEC)
@@ -292,50 +292,50 @@ static void arm_note(struct world *w, int i)
 		                            .stamp = n->next.timer });
 }
 
-static void hand_over(struct world *w, int i, const struct successor_actions *a)
+static void hand_over(struct world *w, int i, const struct next_actions *a)
 {
 	struct node *n = &w->node[i];
 
 	say(w, i, "is to hand over, term", lease_term(&n->lease));
-	if (!successor_published(&n->next.machine, local(w, n)))
+	if (!next_published(&n->next.machine, local(w, n)))
 		violate(w, i, "a term is to be handed over to nobody");
-	if (a->why == SUCCESSOR_REQUEST && n->next.asked_in != lease_term(&n->lease))
+	if (a->why == NEXT_REQUEST && n->next.asked_in != lease_term(&n->lease))
 		violate(w, i, "a request ends a term that was not asked");
 	push(w, (struct happening){
 			.at = w->now, .kind = NOTE_END, .node = i, .life = n->life, .stamp = lease_term(&n->lease) });
 }
 
-static void run(struct world *w, int i, struct successor_event e)
+static void run(struct world *w, int i, struct next_event e)
 {
 	struct node *n = &w->node[i];
-	struct successor_actions a = successor_step(&n->next.machine, &e, local(w, n));
+	struct next_actions a = next_step(&n->next.machine, &e, local(w, n));
 
-	if (a.set & SUCCESSOR_DO_NOT_NEXT) {
+	if (a.set & NEXT_DO_NOT_NEXT) {
 		if (!n->next.is)
 			violate(w, i, "is next no more, and never was");
 		n->next.is = false;
 		say(w, i, "is next no more", n->incarnation);
 	}
-	if (a.set & SUCCESSOR_DO_NEXT) {
+	if (a.set & NEXT_DO_NEXT) {
 		if (n->next.is)
 			violate(w, i, "is next twice");
 		n->next.is = true;
 		say(w, i, "is next", n->incarnation);
 	}
-	if (a.set & SUCCESSOR_DO_HAND_OVER)
+	if (a.set & NEXT_DO_HAND_OVER)
 		hand_over(w, i, &a);
 	uint64_t request, identity;
-	if ((a.set & SUCCESSOR_DO_PUBLISH) && !n->next.machine.handed &&
-	    successor_wants(&n->next.machine, local(w, n), &request, &identity))
+	if ((a.set & NEXT_DO_PUBLISH) && !n->next.machine.handed &&
+	    next_wants(&n->next.machine, local(w, n), &request, &identity))
 		push(w, (struct happening){ .at = w->now, .kind = NOTE_RENEW, .node = i, .life = n->life });
-	if (a.set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
+	if (a.set & (NEXT_DO_READ | NEXT_DO_WRITE))
 		start(w, i, &a);
 	arm_note(w, i);
 }
 
-static struct successor_options options_of(const struct node *n)
+static struct next_setup options_of(const struct node *n)
 {
-	struct successor_options o = n->next.machine.options;
+	struct next_setup o = n->next.machine.options;
 
 	o.lease = n->times.lease;
 	o.renew = n->times.renew;
@@ -346,31 +346,31 @@ static struct successor_options options_of(const struct node *n)
 void next_follow(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
-	struct successor *m = &n->next.machine;
+	struct next_machine *m = &n->next.machine;
 	enum lease_phase phase = lease_phase(&n->lease);
-	enum successor_role role = phase == PHASE_FOLLOWING                     ? SUCCESSOR_STANDBY
-	                           : phase == PHASE_IDLE || phase == PHASE_LOST ? SUCCESSOR_NONE
-	                                                                        : SUCCESSOR_LEADER;
-	uint64_t term = role == SUCCESSOR_LEADER ? lease_term(&n->lease) : 0;
+	enum next_role role = phase == PHASE_FOLLOWING                     ? NEXT_STANDBY
+	                      : phase == PHASE_IDLE || phase == PHASE_LOST ? NEXT_NONE
+	                                                                   : NEXT_LEADER;
+	uint64_t term = role == NEXT_LEADER ? lease_term(&n->lease) : 0;
 	bool ready;
 
 	if (!w->nexts || !n->next.follows || !n->up)
 		return;
 	if (m->options.lease != n->times.lease) {
-		struct successor_options o = options_of(n);
-		successor_configure(m, &o);
+		struct next_setup o = options_of(n);
+		next_configure(m, &o);
 	}
 	if (m->role != role || m->term != term)
-		run(w, i, (struct successor_event){ .kind = SUCCESSOR_EV_ROLE, .role = role, .term = term });
+		run(w, i, (struct next_event){ .kind = NEXT_EV_ROLE, .role = role, .term = term });
 	ready = is_ready(w, n);
 	if (m->ready != ready || m->priority != n->next.priority)
 		run(w, i,
-		    (struct successor_event){ .kind = SUCCESSOR_EV_READY,
-		                              .ready = ready,
-		                              .doubted = !n->next.willing,
-		                              .priority = n->next.priority });
-	if (successor_shares(m, local(w, n)))
-		run(w, i, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
+		    (struct next_event){ .kind = NEXT_EV_READY,
+		                         .ready = ready,
+		                         .doubted = !n->next.willing,
+		                         .priority = n->next.priority });
+	if (next_shares(m, local(w, n)))
+		run(w, i, (struct next_event){ .kind = NEXT_EV_AWAKE });
 	if (n->next.is && !ready)
 		violate(w, i, "who is not ready is next");
 }
@@ -390,7 +390,7 @@ void next_happen(struct world *w, const struct happening *h)
 	} else if (h->kind != NOTE_TICK) {
 		note_replied(w, h);
 	} else if (h->stamp == n->next.timer) {
-		run(w, h->node, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+		run(w, h->node, (struct next_event){ .kind = NEXT_EV_TICK });
 	}
 	next_follow(w, h->node);
 }
@@ -408,16 +408,16 @@ void next_make(struct world *w, int i)
 void next_boot(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
-	struct successor_options o = { .next = { .preempt = false } };
+	struct next_setup o = { .next = { .preempt = false } };
 
 	if (!w->nexts)
 		return;
 	o.next.preempt = chance(w, 30);
 	o.next.preempt_after = between(w, SEC, 6 * SEC);
 	o.next.max_term = chance(w, 20) ? between(w, 5 * SEC, 20 * SEC) : 0;
-	successor_init(&n->next.machine, &o, (uint32_t)draw(w));
+	next_init(&n->next.machine, &o, (uint32_t)draw(w));
 	o = options_of(n);
-	successor_configure(&n->next.machine, &o);
+	next_configure(&n->next.machine, &o);
 	n->next.willing = true;
 	n->next.is = n->next.changed = false;
 	n->next.open = n->next.version = n->next.note = n->next.wanted = n->next.asked_in = n->next.asked = 0;
@@ -427,13 +427,13 @@ void next_boot(struct world *w, int i)
 void next_renamed(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
-	struct successor_options o = n->next.machine.options;
+	struct next_setup o = n->next.machine.options;
 
 	if (!w->nexts)
 		return;
 	n->next.is = false;
 	n->next.open = n->next.wanted = 0;
-	successor_init(&n->next.machine, &o, (uint32_t)draw(w));
+	next_init(&n->next.machine, &o, (uint32_t)draw(w));
 }
 
 void next_cloned(struct world *w, int k)
@@ -481,10 +481,10 @@ bool next_fault(struct world *w, int i)
 		n->next.asked_in = lease_term(&n->lease);
 		n->next.asked = ++w->notes;
 		run(w, i,
-		    (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER,
-		                              .request = n->next.asked,
-		                              .identity = chance(w, 30) ? 0 : to->identity,
-		                              .timeout = between(w, SEC, 6 * SEC) });
+		    (struct next_event){ .kind = NEXT_EV_HANDOVER,
+		                         .request = n->next.asked,
+		                         .identity = chance(w, 30) ? 0 : to->identity,
+		                         .timeout = between(w, SEC, 6 * SEC) });
 	} else if (dice == 2) {
 		count(w, FAULT_UNWILLING);
 		n->next.willing = !n->next.willing;

@@ -6,7 +6,7 @@
 #include "sim.h"
 
 #include "lease/lease_internal.h"
-#include "lease/successor.h"
+#include "lease/next.h"
 #include "locks/lock_failover.h"
 
 #define MAX_NODES 6 /* five, and a clone of one */
@@ -120,9 +120,9 @@ struct node {
 	nsec acquiring_renew;
 	bool reported_any;
 
-	/* Who comes next, by runtime/lease/successor.c. */
+	/* Who comes next, by runtime/lease/next.c. */
 	struct {
-		struct successor machine;
+		struct next_machine machine;
 		bool follows; /* false: a version that does not know N, nor what M says of it */
 		bool willing; /* it could lead now */
 		int64_t priority;

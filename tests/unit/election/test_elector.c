@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "elector_rig.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -107,7 +107,7 @@ static void on_next(void *arg, bool is, bool leads)
 	c->told->before += !is && leads && c->told->leads == 0;
 }
 
-static void on_hand_over(void *arg, enum successor_why why)
+static void on_hand_over(void *arg, enum next_why why)
 {
 	struct candidate *c = arg;
 
@@ -524,7 +524,7 @@ static void hands_over(void)
 	   "its term ends of its own will, and the other one leads");
 	ok(told[1].before == 1 && strstr(told[1].order, "yL"), "which hears first that it comes next no more");
 	elector_status(c.rig.elector, &s);
-	is_int((int64_t)s.next.handovers[SUCCESSOR_REQUEST], 1, "the hand-over is counted");
+	is_int((int64_t)s.next.handovers[NEXT_REQUEST], 1, "the hand-over is counted");
 	until_both(&c, &d, &told[0].nexts, 1);
 	elector_end(c.rig.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
 	is_int(told[0].finished, 0, "who comes next and is to end");
@@ -587,11 +587,12 @@ static void taken_name(void)
 	struct told told;
 	struct candidate c;
 	struct elector_status s;
-	struct nomination named = { .who = { .identity = "b", .incarnation = "00000000-0000-4000-8000-000000000000" } };
+	struct next_record named = { .who = { .identity = "b",
+		                              .incarnation = "00000000-0000-4000-8000-000000000000" } };
 	struct record r;
 
 	record_init(&r);
-	nomination_fill(&r, &named);
+	next_record_fill(&r, &named);
 	snprintf(r.write, sizeof r.write, "00112233445566778899aabbccddeeff");
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);

@@ -235,7 +235,7 @@ static void on_next(void *arg, bool is, bool leads)
 	n->nexts += is;
 }
 
-static void on_hand_over(void *arg, enum successor_why why)
+static void on_hand_over(void *arg, enum next_why why)
 {
 	struct node *n = arg;
 
@@ -642,7 +642,7 @@ static void handover(void)
 	   "once that one does, the term ends already: nothing is handed over");
 	elector_stopped(b->elector, true);
 	ok(until(&a->leads, 2, 60), "though it leads next");
-	is_int((int64_t)status_of(b).next.handovers[SUCCESSOR_REQUEST], 0, "which is counted as no hand-over");
+	is_int((int64_t)status_of(b).next.handovers[NEXT_REQUEST], 0, "which is counted as no hand-over");
 	end();
 }
 

@@ -29,7 +29,7 @@ struct candidate {
 	struct author author;
 	struct next_link *link;
 	int next, over, publishes, hand_overs, refusals, settled, foreign, refused, taken, not_taken;
-	enum successor_why why;
+	enum next_why why;
 	char reason[200];
 };
 
@@ -46,7 +46,7 @@ static void on_publish(void *arg)
 	((struct candidate *)arg)->publishes++;
 }
 
-static void on_hand_over(void *arg, enum successor_why why)
+static void on_hand_over(void *arg, enum next_why why)
 {
 	struct candidate *c = arg;
 
@@ -101,9 +101,9 @@ static const struct next_link_callbacks callbacks = {
 	.say = on_say,
 };
 
-static struct successor_options options(void)
+static struct next_setup options(void)
 {
-	return (struct successor_options){
+	return (struct next_setup){
 		.lease = LEASE, .renew = LEASE / 2, .retry = LEASE / 8, .next.preempt_after = 30 * NSEC_PER_SEC
 	};
 }
@@ -158,7 +158,7 @@ static struct record *led_by(const char *holder, uint64_t term)
 
 static void stand_by(struct candidate *c, int64_t priority)
 {
-	next_link_role(c->link, SUCCESSOR_STANDBY, 0);
+	next_link_role(c->link, NEXT_STANDBY, 0);
 	next_link_ready(c->link, NULL, priority);
 	next_link_heard(c->link, led_by("l", 5));
 }
@@ -277,13 +277,13 @@ static void put(struct lock *n, const struct record *r)
 	} while (ev_time() < ends);
 }
 
-static struct nomination shown(struct lock *n, char write[33])
+static struct next_record shown(struct lock *n, char write[33])
 {
 	struct answer a = look(n);
-	struct nomination named = { .answers = "" };
+	struct next_record named = { .answers = "" };
 
 	if (a.outcome == LOCK_OK)
-		nomination_read(&a.record, &named);
+		next_record_read(&a.record, &named);
 	snprintf(write, 33, "%s", a.record.write);
 	record_fini(&a.record);
 	return named;
@@ -292,10 +292,10 @@ static struct nomination shown(struct lock *n, char write[33])
 static void clear(struct lock *n)
 {
 	struct record r;
-	struct nomination nobody = { .answers = "" };
+	struct next_record nobody = { .answers = "" };
 
 	record_init(&r);
-	nomination_fill(&r, &nobody);
+	next_record_fill(&r, &nobody);
 	put(n, &r);
 	record_fini(&r);
 }
@@ -323,7 +323,7 @@ static void standby(struct lock *n)
 	join(&a, "a");
 	stand_by(&a, 3);
 	ok(until(&a.next, 1), "a standby comes next where nobody does");
-	struct nomination named = shown(n, write);
+	struct next_record named = shown(n, write);
 	ok(strcmp(named.who.identity, "a") == 0 && strcmp(named.who.incarnation, a.self.incarnation) == 0 &&
 	           strcmp(named.who.address, "host:1") == 0 && named.who.priority == 3 &&
 	           named.lease_ms == LEASE / NSEC_PER_MS,
@@ -333,7 +333,7 @@ static void standby(struct lock *n)
 	ok(s.known && s.self && s.able && strcmp(s.identity, "a") == 0 && s.priority == 3 && !*s.trouble,
 	   "the candidate knows it");
 	snprintf(again, sizeof again, "%s", write);
-	struct nomination later = named;
+	struct next_record later = named;
 	for (double by = ev_time() + PATIENCE_S; strcmp(again, write) == 0 && ev_time() < by;)
 		later = shown(n, again);
 	ok(strcmp(again, write) != 0 && later.since_us == named.since_us,
@@ -347,7 +347,7 @@ static void standby(struct lock *n)
 	next_link_ready(a.link, NULL, 3);
 	over = is_next(&a) ? a.over : -1;
 	ok(next_link_leads(a.link), "who leads came next until then");
-	next_link_role(a.link, SUCCESSOR_LEADER, 6);
+	next_link_role(a.link, NEXT_LEADER, 6);
 	ok(a.over == over && !next_link_leads(a.link), "which is said once");
 	ok(next_link_settled(a.link), "a leader has no record to empty");
 	leave(&a);
@@ -359,7 +359,7 @@ static void standby(struct lock *n)
 static void leads(struct candidate *l)
 {
 	join(l, "l");
-	next_link_role(l->link, SUCCESSOR_LEADER, 5);
+	next_link_role(l->link, NEXT_LEADER, 5);
 }
 
 static void leader(struct lock *n)
@@ -387,7 +387,7 @@ static void leader(struct lock *n)
 	ok(l.hand_overs == 0 && next_link_advice(l.link, 5, &advice) && strcmp(advice.wanted.identity, "a") == 0,
 	   "it asks that one first");
 	hear(&a, &l);
-	ok(until(&l.hand_overs, 1) && l.why == SUCCESSOR_REQUEST, "and does so when it answers");
+	ok(until(&l.hand_overs, 1) && l.why == NEXT_REQUEST, "and does so when it answers");
 	ok(next_link_handover(l.link, "", NSEC_PER_SEC, &err) < 0, "a term is handed over once");
 	leave(&a);
 	leave(&l);
@@ -432,7 +432,7 @@ static void doubted(struct lock *n)
 	stand_by(&a, 3);
 	ok(is_next(&a), "one comes next");
 	join(&b, "b");
-	next_link_role(b.link, SUCCESSOR_STANDBY, 0);
+	next_link_role(b.link, NEXT_STANDBY, 0);
 	struct readiness r;
 	struct store_contact c;
 	readiness_init(&r, false, clock_now());
@@ -444,9 +444,9 @@ static void doubted(struct lock *n)
 	struct record *m_record = led_by("l", 5);
 	next_link_heard(b.link, m_record);
 	leave(&a);
-	struct nomination before = shown(n, write);
+	struct next_record before = shown(n, write);
 	ok(until(&b.taken, 1), "another, of which the store took no write, tries one");
-	struct nomination after = shown(n, again);
+	struct next_record after = shown(n, again);
 	ok(b.next == 0 && strcmp(write, again) == 0 && strcmp(before.who.identity, after.who.identity) == 0,
 	   "which changes nothing");
 	next_link_ready(b.link, NULL, 9);
@@ -484,7 +484,7 @@ static void wanted(struct lock *n)
 	leave(&l);
 	leads(&l);
 	next_link_handover(l.link, "b", 600 * NSEC_PER_SEC, &err);
-	next_link_role(l.link, SUCCESSOR_STANDBY, 0);
+	next_link_role(l.link, NEXT_STANDBY, 0);
 	ok(l.refusals == 1 && strstr(l.reason, "ended for another reason"), "a request ends with its term");
 	leave(&l);
 	clear(n);
@@ -507,7 +507,7 @@ static void copies(struct lock *n)
 	ok(next_link_settled(a.link), "and has no record to empty");
 	stand_by(&a, 0);
 	ok(until(&a.next, next + 1), "until the one that was it has been silent");
-	struct nomination named = shown(n, write);
+	struct next_record named = shown(n, write);
 	ok(strcmp(named.who.incarnation, before) != 0 && strcmp(named.who.incarnation, a.author.incarnation) == 0,
 	   "then it does, under a name of its own");
 	leave(&a);
@@ -604,7 +604,7 @@ static void refused(const struct lock *n)
 	stand_by(&a, 0);
 	next_link_status(a.link, led_by("l", 5), &s);
 	ok(!s.able && strstr(s.trouble, "none:x"), "a lock without a place for the record says so");
-	next_link_role(a.link, SUCCESSOR_LEADER, 5);
+	next_link_role(a.link, NEXT_LEADER, 5);
 	ok(next_link_handover(a.link, "", NSEC_PER_SEC, &err) < 0, "and hands over to nobody");
 	leave(&a);
 	ops.open_next = open_refusing;

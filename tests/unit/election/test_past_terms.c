@@ -90,7 +90,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	elector_stopped(n->elector, true);
 }
 
-static void on_hand_over(void *arg, enum successor_why why)
+static void on_hand_over(void *arg, enum next_why why)
 {
 	struct node *n = arg;
 

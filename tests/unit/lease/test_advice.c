@@ -3,7 +3,7 @@
 #include "lease/advice.h"
 
 #include "base/mem.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -192,12 +192,12 @@ static void sizes(void)
 
 static void nominations(void)
 {
-	struct nomination n = { .since_us = 1714564800000000,
-		                .wall_us = 1714564802000000,
-		                .lease_ms = 15000,
-		                .retry_ms = 2000,
-		                .answers = HEX },
-			  found;
+	struct next_record n = { .since_us = 1714564800000000,
+		                 .wall_us = 1714564802000000,
+		                 .lease_ms = 15000,
+		                 .retry_ms = 2000,
+		                 .answers = HEX },
+			   found;
 	struct record r, back;
 
 	record_init(&r), record_init(&back);
@@ -205,9 +205,9 @@ static void nominations(void)
 	strcpy(n.who.incarnation, UUID);
 	n.who.priority = 5;
 	parse(&r, "{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"zebra\":1}");
-	nomination_fill(&r, &n);
+	next_record_fill(&r, &n);
 	char *text = record_print(&r);
-	ok(parse(&back, text) == 0 && nomination_read(&back, &found) && same_who(&found.who, &n.who) &&
+	ok(parse(&back, text) == 0 && next_record_read(&back, &found) && same_who(&found.who, &n.who) &&
 	           strcmp(found.answers, HEX) == 0 && found.since_us == n.since_us && found.wall_us == n.wall_us &&
 	           found.lease_ms == 15000 && found.retry_ms == 2000,
 	   "a nomination is read as it was written");
@@ -215,14 +215,14 @@ static void nominations(void)
 	   "it keeps unknown fields, and has no term, token or state");
 	free(text);
 	back.term = 1;
-	ok(!nomination_read(&back, &found), "an election that an older version led on it makes it foreign");
+	ok(!next_record_read(&back, &found), "an election that an older version led on it makes it foreign");
 	n.who = (struct advice_candidate){ .identity = "" };
-	nomination_fill(&r, &n);
-	ok(nomination_read(&r, &found) && !*found.who.identity, "an empty one names nobody");
-	ok(parse_with(&back, "\"address\":\"x\"") == 0 && !nomination_read(&back, &found),
+	next_record_fill(&r, &n);
+	ok(next_record_read(&r, &found) && !*found.who.identity, "an empty one names nobody");
+	ok(parse_with(&back, "\"address\":\"x\"") == 0 && !next_record_read(&back, &found),
 	   "the record of an election is none");
 	ok(parse(&back, "{\"holderIdentity\":\"b\",\"leaseDurationSeconds\":1,\"nomination\":{}}") == 0 &&
-	           nomination_read(&back, &found) && !*found.who.identity,
+	           next_record_read(&back, &found) && !*found.who.identity,
 	   "one whose holder has no incarnation names nobody");
 	record_fini(&r), record_fini(&back);
 }

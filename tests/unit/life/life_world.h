@@ -342,7 +342,7 @@ static void begin_term(struct world *w, uint32_t c)
 	must(w, !w->life.candidate[c].paused, "a term begins that an operator has paused");
 	proc_set(w, c, TASK_LEADS);
 	w->debt[ident] = 1;
-	if (w->cand[c].next.state == NEXT_TAKING)
+	if (w->cand[c].next.state == ON_NEXT_TAKING)
 		p->next[ident] = NEXT_TASK_TAKEN;
 }
 
@@ -404,26 +404,26 @@ static bool may_campaign(const struct world *w, uint32_t c)
 
 /* ---- what the terms' machines say ---- */
 
-static void tell_next(struct world *w, uint32_t c, struct next_event e)
+static void tell_next(struct world *w, uint32_t c, struct on_next_event e)
 {
 	struct cand *p = &w->cand[c];
 
 	e.ready = life_ready(&w->life, c);
 	e.moves = life_moves(&w->life, c);
-	struct next_actions a = next_hooks_step(&p->next, &e);
+	struct on_next_actions a = next_hooks_step(&p->next, &e);
 	struct proc *q = world_proc(w, c);
-	if (a.set & NEXT_DO_TIMER_OFF)
+	if (a.set & ON_NEXT_DO_TIMER_OFF)
 		p->next_timer = 0;
-	if (a.set & NEXT_DO_TIMER)
+	if (a.set & ON_NEXT_DO_TIMER)
 		p->next_timer = 1;
-	if (a.set & NEXT_DO_BEGIN) {
+	if (a.set & ON_NEXT_DO_BEGIN) {
 		q = proc_told(w, c, "a worker is told that an election comes next which its version has not");
 		must(w, q->next[p->ident] == NEXT_TASK_NONE, "two on_next of an election run in a worker");
 		q->next[p->ident] = NEXT_TASK_RUNS;
 	}
-	if (a.set & NEXT_DO_OVER && q->exists && q->next[p->ident] != NEXT_TASK_NONE)
+	if (a.set & ON_NEXT_DO_OVER && q->exists && q->next[p->ident] != NEXT_TASK_NONE)
 		q->next[p->ident] = NEXT_TASK_ENDS;
-	if (a.set & NEXT_DO_KILL)
+	if (a.set & ON_NEXT_DO_KILL)
 		kill_worker(w, c);
 }
 
@@ -432,9 +432,9 @@ static void tell_term_next(struct world *w, uint32_t c, const struct term_action
 	if (!scene.with_next)
 		return;
 	if (a->set & TERM_DO_LEAD)
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_LEAD });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_LEAD });
 	else if (e->kind == TERM_EV_LEAD || a->set & TERM_DO_FINISHED)
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_NOT_NEXT });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_NOT_NEXT });
 }
 
 static void tell_worker(struct world *w, uint32_t c, const struct term_actions *a)
@@ -455,7 +455,7 @@ static void tell_worker(struct world *w, uint32_t c, const struct term_actions *
 
 static uint8_t life_term_of(const struct cand *p)
 {
-	bool idle = p->hooks.state == TERM_NONE && p->next.state == NEXT_IDLE;
+	bool idle = p->hooks.state == TERM_NONE && p->next.state == ON_NEXT_IDLE;
 
 	if (idle)
 		return p->hooks.finished ? LIFE_FINISHED : LIFE_IDLE;
@@ -487,7 +487,7 @@ static void term_over(struct world *w, uint32_t c, const struct term_hooks *befo
 	     "a term is over, and its on_stopped has not run");
 	*debt = 0;
 	if (scene.with_next)
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
 	w->life.candidate[c].term = life_term_of(&w->cand[c]);
 	if (life_move(&w->life, c))
 		do_move(w, c);
@@ -515,7 +515,7 @@ static void cand_tell(struct world *w, uint32_t c, struct term_event e)
 	if (a.set & TERM_DO_REPORT)
 		elector_stopped_model(w, c);
 	if (e.kind == TERM_EV_READY && scene.with_next)
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_READY });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_READY });
 }
 
 /* ---- what the machine of the life says ---- */
@@ -655,7 +655,7 @@ static void do_forget(struct world *w, uint32_t c)
 {
 	struct cand *p = &w->cand[c];
 
-	must(w, p->hooks.state == TERM_NONE && p->next.state == NEXT_IDLE && p->elector == ELECTOR_FINISHED,
+	must(w, p->hooks.state == TERM_NONE && p->next.state == ON_NEXT_IDLE && p->elector == ELECTOR_FINISHED,
 	     "a candidate is freed, and its elector or something of its term is not over");
 	for (uint32_t s = 0; s < SETS_MAX; s++)
 		must(w, !w->proc[s].exists || w->proc[s].ended || w->proc[s].task[p->ident] == TASK_NONE,
@@ -708,7 +708,7 @@ static void do_stir(struct world *w, uint32_t c)
 {
 	cand_tell(w, c, (struct term_event){ .kind = TERM_EV_RELOAD });
 	if (scene.with_next)
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_MOVE });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_MOVE });
 }
 
 static void do_action(struct world *w, const struct life_action *a)
@@ -849,7 +849,7 @@ static void check_cand(struct world *w, uint32_t c)
 	     "those leave whose election is not in the version in force");
 	must(w, s != TERM_OWED || w->debt[p->ident], "an on_stopped is owed of a term that never began");
 	must(w,
-	     (p->next.state != NEXT_TAKING && p->next.state != NEXT_ENDING) || p->next_timer || !q->exists ||
+	     (p->next.state != ON_NEXT_TAKING && p->next.state != ON_NEXT_ENDING) || p->next_timer || !q->exists ||
 	             q->killed || q->ended,
 	     "on_next is waited for, and no timer runs");
 	if (life_bar(l, c) == LIFE_MAY_CAMPAIGN)
@@ -1016,7 +1016,7 @@ static void may_cand(struct world *w, uint32_t c, struct happenings *out)
 		may(out, HAPPENS_SWEPT, c);
 	if (p->hooks.state == TERM_SWEEPING && !q->ended && !q->killed)
 		may(out, HAPPENS_SWEPT_UNCLEAN, c);
-	if (p->next.state == NEXT_SWEEPING && !q->ended)
+	if (p->next.state == ON_NEXT_SWEEPING && !q->ended)
 		may(out, HAPPENS_NEXT_SWEPT, c);
 	if (p->next_timer)
 		may(out, HAPPENS_NEXT_TIMER, c);
@@ -1071,7 +1071,7 @@ static void worker_gone(struct world *w, uint32_t set, bool worked)
 	for (uint32_t c = 0; c < w->cand_count; c++)
 		if (life_set_of(&w->life, c) == set) {
 			if (scene.with_next)
-				tell_next(w, c, (struct next_event){ .kind = NEXT_EV_DEAD });
+				tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_DEAD });
 			cand_tell(w, c, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = true });
 		}
 	tell_terms(w);
@@ -1121,11 +1121,11 @@ static void worker_says(struct world *w, enum happening what, uint32_t set, uint
 		                               .term = w->cand[c].hooks.term });
 	else
 		tell_next(w, c,
-		          (struct next_event){ .kind = NEXT_EV_STOPPED,
-		                               .number = w->cand[c].next.number,
-		                               .end = taken                         ? NEXT_END_TAKEN
-		                                      : what == HAPPENS_NEXT_FAILED ? NEXT_END_FAILED
-		                                                                    : NEXT_END_DONE });
+		          (struct on_next_event){ .kind = ON_NEXT_EV_STOPPED,
+		                                  .number = w->cand[c].next.number,
+		                                  .end = taken                         ? ON_NEXT_END_TAKEN
+		                                         : what == HAPPENS_NEXT_FAILED ? ON_NEXT_END_FAILED
+		                                                                       : ON_NEXT_END_DONE });
 }
 
 static void elector_finished(struct world *w, uint32_t c)
@@ -1246,7 +1246,7 @@ static void of_cand(struct world *w, struct happened h)
 		return;
 	case HAPPENS_NEXT_TIMER:
 		w->cand[c].next_timer = 0;
-		tell_next(w, c, (struct next_event){ .kind = NEXT_EV_TIMER });
+		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_TIMER });
 		return;
 	case HAPPENS_SWEPT:
 	case HAPPENS_SWEPT_UNCLEAN:
@@ -1256,14 +1256,16 @@ static void of_cand(struct world *w, struct happened h)
 		                               .clean = h.what == HAPPENS_SWEPT });
 		return;
 	case HAPPENS_NEXT_SWEPT:
-		tell_next(
-			w, c,
-			(struct next_event){ .kind = NEXT_EV_SWEPT, .number = w->cand[c].next.number, .clean = true });
+		tell_next(w, c,
+		          (struct on_next_event){
+				  .kind = ON_NEXT_EV_SWEPT, .number = w->cand[c].next.number, .clean = true });
 		return;
 	case HAPPENS_COMES_NEXT:
 	case HAPPENS_NOT_NEXT:
 		w->cand[c].comes_next = h.what == HAPPENS_COMES_NEXT;
-		tell_next(w, c, (struct next_event){ .kind = w->cand[c].comes_next ? NEXT_EV_NEXT : NEXT_EV_NOT_NEXT });
+		tell_next(w, c,
+		          (struct on_next_event){ .kind = w->cand[c].comes_next ? ON_NEXT_EV_NEXT
+		                                                                : ON_NEXT_EV_NOT_NEXT });
 		return;
 	}
 }
@@ -1500,7 +1502,7 @@ __attribute__((unused)) static void world_load(struct world *w, struct packed *p
 		q->hooks.has_on_stopping = stopping;
 		q->hooks.has_on_stopped = stopped;
 		q->hooks.term = q->hooks.state != TERM_NONE;
-		q->next.number = q->next.state != NEXT_IDLE;
+		q->next.number = q->next.state != ON_NEXT_IDLE;
 	}
 }
 

@@ -3,7 +3,7 @@
 #include "locks/lock_user.h"
 
 #include "base/mem.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 #include "tap.h"
 
@@ -121,7 +121,8 @@ static void fill_term(struct record *r, int64_t token)
 static void fill_next(struct record *r)
 {
 	record_init(r);
-	nomination_fill(r, &(struct nomination){ .who = { .identity = "zoe", .incarnation = "1" }, .lease_ms = 15000 });
+	next_record_fill(r,
+	                 &(struct next_record){ .who = { .identity = "zoe", .incarnation = "1" }, .lease_ms = 15000 });
 }
 
 static void start_write(struct record *r, bool durable)

@@ -1,4 +1,4 @@
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 
 #include "base/hash.h"
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void nomination_fill(struct record *r, const struct nomination *n)
+void next_record_fill(struct record *r, const struct next_record *n)
 {
 	struct json_t *kept = r->extra;
 
@@ -26,7 +26,7 @@ void nomination_fill(struct record *r, const struct nomination *n)
 	snprintf(r->advice->nomination.answers, sizeof r->advice->nomination.answers, "%s", n->answers);
 }
 
-void nomination_decline(struct record *r, const char *request, const char *why)
+void next_record_decline(struct record *r, const char *request, const char *why)
 {
 	snprintf(r->advice->nomination.declines, sizeof r->advice->nomination.declines, "%s", request);
 	advice_set(r->advice->nomination.why, why);
@@ -34,19 +34,19 @@ void nomination_decline(struct record *r, const char *request, const char *why)
 
 /* An election's record has a term, and says its state. One that an older version has made of an N would else look like
  * it, since that version keeps the field. */
-bool nomination_is(const struct record *r)
+bool next_record_is(const struct record *r)
 {
 	return advice_has(r->advice, ADVICE_NOMINATION) && !r->term && !r->token && r->state == RECORD_UNSAID;
 }
 
-bool nomination_read(const struct record *r, struct nomination *out)
+bool next_record_read(const struct record *r, struct next_record *out)
 {
 	const struct advice *a = r->advice;
 
-	*out = (struct nomination){
+	*out = (struct next_record){
 		.since_us = r->acquired_us, .wall_us = r->renewed_us, .lease_ms = r->lease_ms, .retry_ms = r->retry_ms
 	};
-	if (!nomination_is(r))
+	if (!next_record_is(r))
 		return false;
 	if (!*r->holder)
 		return true;
@@ -72,46 +72,46 @@ static uint64_t number_of(const char *identity, const char *incarnation)
 	return h ? h : 1;
 }
 
-uint64_t nomination_identity(const char *identity)
+uint64_t next_record_identity(const char *identity)
 {
 	return number_of(identity, "");
 }
 
-uint64_t nomination_request(const char *name)
+uint64_t next_record_request(const char *name)
 {
 	return *name ? number_of(name, "") : 0;
 }
 
-struct successor_sight nomination_sight(const struct record *n, const char *identity, const char *incarnation)
+struct next_sight next_record_sight(const struct record *n, const char *identity, const char *incarnation)
 {
-	struct successor_sight s = { .kind = NOMINEE_ABSENT };
-	struct nomination read;
+	struct next_sight s = { .kind = NEXT_ABSENT };
+	struct next_record read;
 
 	if (!n)
 		return s;
 	s.write = record_write_id(n);
-	s.kind = NOMINEE_FOREIGN;
-	if (!nomination_read(n, &read))
+	s.kind = NEXT_FOREIGN;
+	if (!next_record_read(n, &read))
 		return s;
-	s.kind = *read.who.identity ? NOMINEE_SOMEBODY : NOMINEE_NOBODY;
-	s.declines = nomination_request(n->advice->nomination.declines);
-	if (s.kind == NOMINEE_NOBODY)
+	s.kind = *read.who.identity ? NEXT_SOMEBODY : NEXT_NOBODY;
+	s.declines = next_record_request(n->advice->nomination.declines);
+	if (s.kind == NEXT_NOBODY)
 		return s;
-	s.identity = nomination_identity(read.who.identity);
+	s.identity = next_record_identity(read.who.identity);
 	s.who = number_of(read.who.identity, read.who.incarnation);
 	s.mine = s.who == number_of(identity, incarnation);
-	s.namesake = !s.mine && s.identity == nomination_identity(identity);
+	s.namesake = !s.mine && s.identity == next_record_identity(identity);
 	s.priority = read.who.priority;
-	s.answers = nomination_request(read.answers);
+	s.answers = next_record_request(read.answers);
 	return s;
 }
 
-struct successor_news nomination_news(const struct record *m, const char *identity)
+struct next_news next_record_news(const struct record *m, const char *identity)
 {
 	const struct advice *a = m->advice;
-	struct successor_news news = { .held = *m->holder,
-		                       .holder = *m->holder ? number_of(m->holder, m->incarnation) : 0,
-		                       .term = m->term };
+	struct next_news news = { .held = *m->holder,
+		                  .holder = *m->holder ? number_of(m->holder, m->incarnation) : 0,
+		                  .term = m->term };
 
 	if (advice_has(a, ADVICE_FOR) && a->handed_over)
 		news.handed_over = !news.held || news.holder == number_of(a->given.identity, a->given.incarnation);
@@ -121,12 +121,12 @@ struct successor_news nomination_news(const struct record *m, const char *identi
 		news.next = number_of(a->next.identity, a->next.incarnation);
 		news.next_priority = a->next.priority;
 	}
-	news.wanted = nomination_request(a->wanted.name);
+	news.wanted = next_record_request(a->wanted.name);
 	news.wanted_mine = news.wanted && strcmp(a->wanted.identity, identity) == 0;
 	return news;
 }
 
-bool nomination_other_first(const struct record *m, const char *identity, const char *incarnation)
+bool next_record_other_first(const struct record *m, const char *identity, const char *incarnation)
 {
 	const struct advice *a = m->advice;
 	const struct advice_candidate *first;

@@ -1,4 +1,4 @@
-#include "script/next.h"
+#include "script/on_next.h"
 
 #include "base/mem.h"
 #include "script/bind.h"

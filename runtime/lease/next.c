@@ -1,11 +1,11 @@
-#include "lease/successor.h"
+#include "lease/next.h"
 
 #define SLOWEST 16         /* times L: the longest pause before N is looked at again, after refusals or in vain */
 #define LONGEST_PREEMPT 64 /* times the option: short terms make it no longer */
 
 /* ---- pauses ---- */
 
-static nsec pause_up_to(struct successor *s, nsec d)
+static nsec pause_up_to(struct next_machine *s, nsec d)
 {
 	s->noise ^= s->noise << 13;
 	s->noise ^= s->noise >> 17;
@@ -25,24 +25,24 @@ static struct instant later_of(struct instant a, struct instant b)
 
 /* ---- when the next operation may start ---- */
 
-static void next_at(struct successor *s, struct instant when)
+static void next_at(struct next_machine *s, struct instant when)
 {
 	s->next_op = s->shared_op = when;
 }
 
-static void next_by(struct successor *s, struct instant when)
+static void next_by(struct next_machine *s, struct instant when)
 {
 	s->next_op = instant_min(s->next_op, when);
 	s->shared_op = instant_min(s->shared_op, when);
 }
 
-static void next_within(struct successor *s, struct instant from, nsec slack)
+static void next_within(struct next_machine *s, struct instant from, nsec slack)
 {
 	s->shared_op = from;
 	s->next_op = instant_add(from, slack);
 }
 
-static nsec slack(const struct successor *s)
+static nsec slack(const struct next_machine *s)
 {
 	return s->options.retry < s->options.lease / 4 ? s->options.retry : s->options.lease / 4;
 }
@@ -50,48 +50,48 @@ static nsec slack(const struct successor *s)
 /* ---- what it knows ---- */
 
 /* Whether this candidate could be next. */
-static bool able(const struct successor *s)
+static bool able(const struct next_machine *s)
 {
-	return s->role == SUCCESSOR_STANDBY && s->ready;
+	return s->role == NEXT_STANDBY && s->ready;
 }
 
-static bool somebody(const struct successor *s)
+static bool somebody(const struct next_machine *s)
 {
-	return s->seen.kind == NOMINEE_SOMEBODY;
+	return s->seen.kind == NEXT_SOMEBODY;
 }
 
-static struct instant fresh_until(const struct successor *s)
+static struct instant fresh_until(const struct next_machine *s)
 {
 	return instant_add(s->changed_at, 2 * s->options.lease);
 }
 
-const struct successor_sight *successor_published(const struct successor *s, struct instant now)
+const struct next_sight *next_published(const struct next_machine *s, struct instant now)
 {
-	bool is = s->role == SUCCESSOR_LEADER && somebody(s) && !s->seen.mine && s->fresh;
+	bool is = s->role == NEXT_LEADER && somebody(s) && !s->seen.mine && s->fresh;
 
 	return is && !instant_passed(fresh_until(s), now) ? &s->seen : NULL;
 }
 
-bool successor_wants(const struct successor *s, struct instant now, uint64_t *request, uint64_t *identity)
+bool next_wants(const struct next_machine *s, struct instant now, uint64_t *request, uint64_t *identity)
 {
-	const struct successor_sight *next = successor_published(s, now);
+	const struct next_sight *next = next_published(s, now);
 
 	*request = s->wanted.request;
 	*identity = s->wanted.identity ? s->wanted.identity : next ? next->identity : 0;
-	return s->role == SUCCESSOR_LEADER && *request && *identity;
+	return s->role == NEXT_LEADER && *request && *identity;
 }
 
 /* The request that N is to answer; 0 = none. Only who is named in N can have said yes. */
-static uint64_t to_answer(const struct successor *s)
+static uint64_t to_answer(const struct next_machine *s)
 {
 	return s->news.wanted_mine && s->news.wanted != s->said ? s->news.wanted : 0;
 }
 
 /* Whether N is to be written for something that it does not say yet: that this candidate is next; or, where it is not
  * able, that it does not come, though the leader waits for it; or for nothing but to see whether it can be written. */
-static bool wants_n(const struct successor *s)
+static bool wants_n(const struct next_machine *s)
 {
-	if (s->role != SUCCESSOR_STANDBY || !s->news.held)
+	if (s->role != NEXT_STANDBY || !s->news.held)
 		return false;
 	if (!able(s))
 		return to_answer(s) || s->doubted;
@@ -102,7 +102,7 @@ static bool wants_n(const struct successor *s)
 
 /* ---- the try to write N ---- */
 
-static void try_later(struct successor *s, nsec d, struct instant now)
+static void try_later(struct next_machine *s, nsec d, struct instant now)
 {
 	if (s->try.able && s->try.request)
 		d = s->options.retry;
@@ -114,11 +114,11 @@ static void try_later(struct successor *s, nsec d, struct instant now)
 
 /* What the leader waits for is said at once. Who takes N unasked waits for a random moment, at least L after it last
  * tried. */
-static void note_try(struct successor *s, struct instant now)
+static void note_try(struct next_machine *s, struct instant now)
 {
-	struct successor_try t = { .is = wants_n(s),
-		                   .able = able(s),
-		                   .request = able(s) && s->news.wanted_mine ? s->news.wanted : to_answer(s) };
+	struct next_try t = { .is = wants_n(s),
+		              .able = able(s),
+		              .request = able(s) && s->news.wanted_mine ? s->news.wanted : to_answer(s) };
 	nsec pause = t.able ? 0 : s->options.lease;
 
 	if (!t.is || t.able != s->try.able)
@@ -134,7 +134,7 @@ static void note_try(struct successor *s, struct instant now)
 
 /* Another candidate of at least our priority, whom M does not publish. It may just have taken N. If it has not written
  * N anew one and a half L later, it is gone. */
-static bool is_gone(struct successor *s, struct instant now)
+static bool is_gone(struct next_machine *s, struct instant now)
 {
 	nsec enough = s->options.lease + s->options.lease / 2;
 
@@ -155,38 +155,38 @@ static bool is_gone(struct successor *s, struct instant now)
 }
 
 /* Whether N, as it was just read, may be written for the try. */
-static bool may_write(struct successor *s, struct instant now)
+static bool may_write(struct next_machine *s, struct instant now)
 {
 	if (!s->try.is || (!s->try.able && !instant_passed(s->try.at, now)))
 		return false;
-	if (s->seen.kind == NOMINEE_FOREIGN) {
+	if (s->seen.kind == NEXT_FOREIGN) {
 		try_later(s, SLOWEST * s->options.lease, now);
 		return false;
 	}
-	if (!s->try.able || s->try.request || s->seen.kind != NOMINEE_SOMEBODY || s->seen.mine)
+	if (!s->try.able || s->try.request || s->seen.kind != NEXT_SOMEBODY || s->seen.mine)
 		return true;
 	return s->seen.who == s->news.holder || s->seen.priority < s->priority || is_gone(s, now);
 }
 
 /* Who has not written N for 2 L is published by no leader any more. */
-static bool out_of_date(const struct successor *s, struct instant now)
+static bool out_of_date(const struct next_machine *s, struct instant now)
 {
 	return instant_passed(instant_add(s->good_at, 2 * s->options.lease), now);
 }
 
-static void stop_being_next(struct successor *s, bool leads, struct successor_actions *a)
+static void stop_being_next(struct next_machine *s, bool leads, struct next_actions *a)
 {
 	if (!s->is_next)
 		return;
 	s->is_next = false;
 	s->said = 0;
-	a->set |= SUCCESSOR_DO_NOT_NEXT;
+	a->set |= NEXT_DO_NOT_NEXT;
 	a->leads = leads;
 }
 
 /* ---- terms and their lengths ---- */
 
-static void term_ended(struct successor *s, nsec lasted)
+static void term_ended(struct next_machine *s, nsec lasted)
 {
 	nsec longest = s->options.next.preempt_after * LONGEST_PREEMPT;
 
@@ -196,44 +196,43 @@ static void term_ended(struct successor *s, nsec lasted)
 		s->preempt_after *= 2;
 }
 
-static void drop_wanted(struct successor *s, struct successor_actions *a)
+static void drop_wanted(struct next_machine *s, struct next_actions *a)
 {
 	if (!s->wanted.request)
 		return;
-	a->set |= SUCCESSOR_DO_NO_HANDOVER | SUCCESSOR_DO_PUBLISH;
+	a->set |= NEXT_DO_NO_HANDOVER | NEXT_DO_PUBLISH;
 	a->request = s->wanted.request;
 	s->wanted.request = 0;
 }
 
 /* ---- events ---- */
 
-static void successor_on_role(struct successor *s, const struct successor_event *e, struct instant now,
-                              struct successor_actions *a)
+static void next_on_role(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *a)
 {
 	if (s->role == e->role && s->term == e->term)
 		return;
-	if (s->role == SUCCESSOR_LEADER && !s->handed) {
+	if (s->role == NEXT_LEADER && !s->handed) {
 		term_ended(s, elapsed_holder(s->role_since, now));
 		drop_wanted(s, a);
 	}
 	s->wanted.request = 0;
-	s->heard = s->heard || s->role == SUCCESSOR_LEADER; /* whose term comes then begins after ours */
-	stop_being_next(s, e->role == SUCCESSOR_LEADER, a);
-	if (s->role == SUCCESSOR_LEADER || e->role == SUCCESSOR_LEADER) {
-		s->seen = (struct successor_sight){ .kind = NOMINEE_UNKNOWN };
+	s->heard = s->heard || s->role == NEXT_LEADER; /* whose term comes then begins after ours */
+	stop_being_next(s, e->role == NEXT_LEADER, a);
+	if (s->role == NEXT_LEADER || e->role == NEXT_LEADER) {
+		s->seen = (struct next_sight){ .kind = NEXT_UNKNOWN };
 		s->stale = s->unsure = s->busy;
 	}
 	s->role = e->role;
 	s->term = e->term;
 	s->role_since = now;
 	next_at(s, now);
-	s->news = (struct successor_news){ .held = false };
+	s->news = (struct next_news){ .held = false };
 	s->fresh = s->handed = s->larger = s->took = false;
 	s->published = s->withdrawn = s->left_alone = s->said = 0;
 	s->patience = 0;
 }
 
-static void successor_on_ready(struct successor *s, const struct successor_event *e, struct instant now)
+static void next_on_ready(struct next_machine *s, const struct next_event *e, struct instant now)
 {
 	if (s->ready != e->ready || s->priority != e->priority)
 		next_at(s, now); /* N says so at once */
@@ -242,11 +241,11 @@ static void successor_on_ready(struct successor *s, const struct successor_event
 	s->priority = e->priority;
 }
 
-static void successor_on_news(struct successor *s, const struct successor_news *news, struct instant now)
+static void next_on_news(struct next_machine *s, const struct next_news *news, struct instant now)
 {
 	bool same = s->news.held == news->held && s->news.holder == news->holder && s->news.term == news->term;
 
-	if (s->role == SUCCESSOR_LEADER)
+	if (s->role == NEXT_LEADER)
 		return;
 	if (!same) {
 		if (s->news.held && s->timed && !news->handed_over)
@@ -263,11 +262,11 @@ static void successor_on_news(struct successor *s, const struct successor_news *
 	s->news = *news;
 }
 
-static void successor_on_handover(struct successor *s, const struct successor_event *e, struct instant now,
-                                  struct successor_actions *a)
+static void next_on_handover(struct next_machine *s, const struct next_event *e, struct instant now,
+                             struct next_actions *a)
 {
-	if (s->role != SUCCESSOR_LEADER || s->handed) {
-		a->set |= SUCCESSOR_DO_NO_HANDOVER;
+	if (s->role != NEXT_LEADER || s->handed) {
+		a->set |= NEXT_DO_NO_HANDOVER;
 		a->request = e->request;
 		return;
 	}
@@ -275,11 +274,11 @@ static void successor_on_handover(struct successor *s, const struct successor_ev
 	s->wanted.request = e->request;
 	s->wanted.identity = e->identity;
 	s->wanted.by = instant_add(now, e->timeout);
-	a->set |= SUCCESSOR_DO_PUBLISH;
+	a->set |= NEXT_DO_PUBLISH;
 	next_by(s, instant_add(now, s->options.retry));
 }
 
-static bool successor_done(struct successor *s, const struct successor_event *e)
+static bool next_done(struct next_machine *s, const struct next_event *e)
 {
 	if (!s->busy || e->op != s->op)
 		return false; /* the reply to an operation that has been given up */
@@ -288,7 +287,7 @@ static bool successor_done(struct successor *s, const struct successor_event *e)
 	return true;
 }
 
-static void op_failed(struct successor *s, struct instant now)
+static void op_failed(struct next_machine *s, struct instant now)
 {
 	nsec pause = s->refusals ? lengthened(s->options.lease, s->refusals) : s->options.retry;
 
@@ -299,17 +298,17 @@ static void op_failed(struct successor *s, struct instant now)
 
 /* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
  * answers what this term has asked. */
-static void leader_looked(struct successor *s, const struct successor_sight *sight, struct instant now,
-                          struct successor_actions *a)
+static void leader_looked(struct next_machine *s, const struct next_sight *sight, struct instant now,
+                          struct next_actions *a)
 {
 	bool same = s->seen.kind == sight->kind && s->seen.write == sight->write;
 	bool answer = s->wanted.request && sight->answers == s->wanted.request;
 
-	if (!same && (s->seen.kind != NOMINEE_UNKNOWN || answer)) {
+	if (!same && (s->seen.kind != NEXT_UNKNOWN || answer)) {
 		s->fresh = true;
 		s->changed_at = now;
 		if (sight->namesake)
-			a->set |= SUCCESSOR_DO_NAMESAKE;
+			a->set |= NEXT_DO_NAMESAKE;
 	}
 	s->seen = *sight;
 	if (s->wanted.request || s->changed)
@@ -318,16 +317,15 @@ static void leader_looked(struct successor *s, const struct successor_sight *sig
 		next_within(s, instant_add(now, s->options.lease), slack(s));
 }
 
-static void successor_on_read(struct successor *s, const struct successor_event *e, struct instant now,
-                              struct successor_actions *a)
+static void next_on_read(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *a)
 {
-	if (!successor_done(s, e))
+	if (!next_done(s, e))
 		return;
 	if (e->outcome != OUTCOME_OK) {
 		op_failed(s, now);
 		return;
 	}
-	if (s->role == SUCCESSOR_LEADER) {
+	if (s->role == NEXT_LEADER) {
 		leader_looked(s, &e->sight, now, a);
 		return;
 	}
@@ -340,14 +338,13 @@ static void successor_on_read(struct successor *s, const struct successor_event 
 }
 
 /* A write that does not name this candidate shows, too, whether the store takes its writes. */
-static void look_again(struct successor *s, struct instant now)
+static void look_again(struct next_machine *s, struct instant now)
 {
 	if (s->try.is && !s->try.able)
 		try_later(s, lengthened(s->options.lease, s->refusals), now);
 }
 
-static void written(struct successor *s, const struct successor_event *e, struct instant now,
-                    struct successor_actions *a)
+static void written(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *a)
 {
 	s->seen = e->sight;
 	s->stale = s->unsure = false;
@@ -369,15 +366,15 @@ static void written(struct successor *s, const struct successor_event *e, struct
 	s->is_next = true;
 	s->left_alone = 0;
 	s->patience = 0;
-	a->set |= SUCCESSOR_DO_NEXT;
+	a->set |= NEXT_DO_NEXT;
 }
 
-static void successor_on_written(struct successor *s, const struct successor_event *e, struct instant now,
-                                 struct successor_actions *a)
+static void next_on_written(struct next_machine *s, const struct next_event *e, struct instant now,
+                            struct next_actions *a)
 {
-	if (!successor_done(s, e))
+	if (!next_done(s, e))
 		return;
-	if (s->role == SUCCESSOR_LEADER) {
+	if (s->role == NEXT_LEADER) {
 		next_at(s, now); /* it was asked for as a standby: look */
 		return;
 	}
@@ -399,61 +396,61 @@ static void successor_on_written(struct successor *s, const struct successor_eve
 }
 
 /* Who looks at N looks at once, but not more often than every P: anybody may change it at any rate. */
-static void successor_on_changed(struct successor *s, struct instant now)
+static void next_on_changed(struct next_machine *s, struct instant now)
 {
 	if (s->busy)
 		s->changed = true;
-	else if (s->role == SUCCESSOR_LEADER && s->seen.kind != NOMINEE_UNKNOWN)
+	else if (s->role == NEXT_LEADER && s->seen.kind != NEXT_UNKNOWN)
 		next_by(s, instant_add(now, s->options.retry));
 	else if (s->is_next)
 		s->stale = true; /* by another candidate, perhaps */
 }
 
-static void successor_on_event(struct successor *s, const struct successor_event *e, struct instant now,
-                               struct successor_actions *a)
+static void next_on_event(struct next_machine *s, const struct next_event *e, struct instant now,
+                          struct next_actions *a)
 {
 	switch (e->kind) {
-	case SUCCESSOR_EV_TICK:
+	case NEXT_EV_TICK:
 		return;
-	case SUCCESSOR_EV_AWAKE:
+	case NEXT_EV_AWAKE:
 		if (instant_passed(s->shared_op, now))
 			next_by(s, now);
 		return;
-	case SUCCESSOR_EV_ROLE:
-		successor_on_role(s, e, now, a);
+	case NEXT_EV_ROLE:
+		next_on_role(s, e, now, a);
 		return;
-	case SUCCESSOR_EV_READY:
-		successor_on_ready(s, e, now);
+	case NEXT_EV_READY:
+		next_on_ready(s, e, now);
 		return;
-	case SUCCESSOR_EV_NEWS:
-		successor_on_news(s, &e->news, now);
+	case NEXT_EV_NEWS:
+		next_on_news(s, &e->news, now);
 		return;
-	case SUCCESSOR_EV_CHANGED:
-		successor_on_changed(s, now);
+	case NEXT_EV_CHANGED:
+		next_on_changed(s, now);
 		return;
-	case SUCCESSOR_EV_READ_DONE:
-		successor_on_read(s, e, now, a);
+	case NEXT_EV_READ_DONE:
+		next_on_read(s, e, now, a);
 		return;
-	case SUCCESSOR_EV_WRITE_DONE:
-		successor_on_written(s, e, now, a);
+	case NEXT_EV_WRITE_DONE:
+		next_on_written(s, e, now, a);
 		return;
-	case SUCCESSOR_EV_HANDOVER:
-		successor_on_handover(s, e, now, a);
+	case NEXT_EV_HANDOVER:
+		next_on_handover(s, e, now, a);
 		return;
 	}
 }
 
 /* ---- the leader's decisions ---- */
 
-static void hand_over(struct successor *s, enum successor_why why, struct successor_actions *a)
+static void hand_over(struct next_machine *s, enum next_why why, struct next_actions *a)
 {
 	s->handed = true;
-	a->set |= SUCCESSOR_DO_HAND_OVER;
+	a->set |= NEXT_DO_HAND_OVER;
 	a->why = why;
 	a->request = s->wanted.request;
 }
 
-static void note_priorities(struct successor *s, const struct successor_sight *next, struct instant now)
+static void note_priorities(struct next_machine *s, const struct next_sight *next, struct instant now)
 {
 	bool larger = next && next->priority > s->priority;
 
@@ -464,14 +461,14 @@ static void note_priorities(struct successor *s, const struct successor_sight *n
 
 /* By the request, which may be for whoever comes next: that one is asked before the term ends, since it may have gone,
  * or may not be ready any more. */
-static bool is_asked(const struct successor *s, const struct successor_sight *next)
+static bool is_asked(const struct next_machine *s, const struct next_sight *next)
 {
 	return next && (!s->wanted.identity || s->wanted.identity == next->identity);
 }
 
-void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in)
+void next_plans(const struct next_machine *s, struct instant now, nsec *preempts_in, nsec *rotates_in)
 {
-	bool may = s->role == SUCCESSOR_LEADER && !s->handed;
+	bool may = s->role == NEXT_LEADER && !s->handed;
 
 	*preempts_in = *rotates_in = NSEC_NEVER;
 	if (may && s->options.next.preempt && s->larger)
@@ -480,17 +477,17 @@ void successor_plans(const struct successor *s, struct instant now, nsec *preemp
 		*rotates_in = instant_until(instant_add(s->role_since, s->options.next.max_term), now);
 }
 
-static void decide(struct successor *s, struct instant now, struct successor_actions *a)
+static void decide(struct next_machine *s, struct instant now, struct next_actions *a)
 {
-	const struct successor_sight *next = successor_published(s, now);
+	const struct next_sight *next = next_published(s, now);
 	nsec preempts_in, rotates_in;
 	uint64_t who = next ? next->who : 0;
 	int64_t priority = next ? next->priority : 0;
 
-	if (s->role != SUCCESSOR_LEADER)
+	if (s->role != NEXT_LEADER)
 		return;
 	if (who != s->published || priority != s->published_priority)
-		a->set |= SUCCESSOR_DO_PUBLISH;
+		a->set |= NEXT_DO_PUBLISH;
 	s->published = who;
 	s->published_priority = priority;
 	note_priorities(s, next, now);
@@ -499,28 +496,28 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 	if (s->wanted.request) {
 		bool no = s->wanted.identity && s->seen.declines == s->wanted.request;
 		if (is_asked(s, next) && next->answers == s->wanted.request)
-			hand_over(s, SUCCESSOR_REQUEST, a);
+			hand_over(s, NEXT_REQUEST, a);
 		else if (no || instant_passed(s->wanted.by, now))
 			drop_wanted(s, a);
 		return;
 	}
-	successor_plans(s, now, &preempts_in, &rotates_in);
+	next_plans(s, now, &preempts_in, &rotates_in);
 	if (preempts_in == 0)
-		hand_over(s, SUCCESSOR_PRIORITY, a);
+		hand_over(s, NEXT_PRIORITY, a);
 	else if (rotates_in == 0 && next)
-		hand_over(s, SUCCESSOR_ROTATION, a);
+		hand_over(s, NEXT_ROTATION, a);
 }
 
 /* ---- the next operation ---- */
 
 enum step { STEP_NOTHING, STEP_READ, STEP_NAME, STEP_EMPTY, STEP_TOUCH };
 
-static enum step what_to_do(const struct successor *s, struct instant *when)
+static enum step what_to_do(const struct next_machine *s, struct instant *when)
 {
 	bool ours = somebody(s) && s->seen.mine;
 
 	*when = s->next_op;
-	if (s->role == SUCCESSOR_LEADER || s->unsure)
+	if (s->role == NEXT_LEADER || s->unsure)
 		return STEP_READ;
 	if (ours) {
 		if (able(s) && s->try.is)
@@ -533,7 +530,7 @@ static enum step what_to_do(const struct successor *s, struct instant *when)
 	return s->try.is ? STEP_READ : STEP_NOTHING;
 }
 
-static void plan(struct successor *s, struct instant now, struct successor_actions *a)
+static void plan(struct next_machine *s, struct instant now, struct next_actions *a)
 {
 	struct instant when;
 	enum step step = what_to_do(s, &when);
@@ -549,7 +546,7 @@ static void plan(struct successor *s, struct instant now, struct successor_actio
 		try_later(s, s->options.lease, now);
 	}
 	if (step == STEP_READ) {
-		a->set |= SUCCESSOR_DO_READ;
+		a->set |= NEXT_DO_READ;
 		return;
 	}
 	s->try.go = false;
@@ -557,14 +554,14 @@ static void plan(struct successor *s, struct instant now, struct successor_actio
 	a->as_is = step == STEP_TOUCH && somebody(s);
 	a->nobody = !s->naming && !a->as_is;
 	s->saying = a->answers = s->naming && s->news.wanted_mine ? s->news.wanted : to_answer(s);
-	a->set |= SUCCESSOR_DO_WRITE;
+	a->set |= NEXT_DO_WRITE;
 }
 
-struct successor_actions successor_step(struct successor *s, const struct successor_event *e, struct instant now)
+struct next_actions next_step(struct next_machine *s, const struct next_event *e, struct instant now)
 {
-	struct successor_actions a = { .set = 0 };
+	struct next_actions a = { .set = 0 };
 
-	successor_on_event(s, e, now, &a);
+	next_on_event(s, e, now, &a);
 	if (!able(s) || out_of_date(s, now))
 		stop_being_next(s, false, &a);
 	note_try(s, now);
@@ -573,9 +570,9 @@ struct successor_actions successor_step(struct successor *s, const struct succes
 	return a;
 }
 
-bool successor_shares(const struct successor *s, struct instant now)
+bool next_shares(const struct next_machine *s, struct instant now)
 {
-	bool regular = s->role == SUCCESSOR_LEADER || (somebody(s) && s->seen.mine);
+	bool regular = s->role == NEXT_LEADER || (somebody(s) && s->seen.mine);
 
 	return regular && !s->busy && instant_passed(s->shared_op, now);
 }
@@ -589,7 +586,7 @@ static nsec sooner(nsec d, struct instant when, struct instant now)
 	return until < d ? until : d;
 }
 
-nsec successor_wait(const struct successor *s, struct instant now)
+nsec next_wait(const struct next_machine *s, struct instant now)
 {
 	nsec wait = NSEC_NEVER;
 	struct instant when;
@@ -598,11 +595,11 @@ nsec successor_wait(const struct successor *s, struct instant now)
 		wait = sooner(wait, when, now);
 	if (s->is_next)
 		wait = sooner(wait, instant_add(s->good_at, 2 * s->options.lease), now);
-	if (s->role != SUCCESSOR_LEADER)
+	if (s->role != NEXT_LEADER)
 		return wait;
-	bool next = successor_published(s, now) != NULL;
+	bool next = next_published(s, now) != NULL;
 	nsec preempts_in, rotates_in;
-	successor_plans(s, now, &preempts_in, &rotates_in);
+	next_plans(s, now, &preempts_in, &rotates_in);
 	if (next)
 		wait = sooner(wait, fresh_until(s), now);
 	if (s->wanted.request && !s->handed)
@@ -613,12 +610,12 @@ nsec successor_wait(const struct successor *s, struct instant now)
 
 /* ---- set-up ---- */
 
-void successor_init(struct successor *s, const struct successor_options *o, uint32_t seed)
+void next_init(struct next_machine *s, const struct next_setup *o, uint32_t seed)
 {
-	*s = (struct successor){ .options = *o, .noise = seed ? seed : 1, .preempt_after = o->next.preempt_after };
+	*s = (struct next_machine){ .options = *o, .noise = seed ? seed : 1, .preempt_after = o->next.preempt_after };
 }
 
-void successor_configure(struct successor *s, const struct successor_options *o)
+void next_configure(struct next_machine *s, const struct next_setup *o)
 {
 	if (o->next.preempt_after != s->options.next.preempt_after)
 		s->preempt_after = o->next.preempt_after;

@@ -1,4 +1,4 @@
-/* The successor: the pure state machine that decides which standby comes next (docs/design.md, "Who comes next").
+/* Who comes next: the pure state machine that decides which standby that is (docs/design.md, "Who comes next").
  * It decides nothing about who may lead: its record N is advice, and a wrong one costs time. As lease.h it does no I/O,
  * reads no clock and allocates nothing: events and instants come in, actions come out.
  * Used by the elector, the simulator and the unit tests.
@@ -9,9 +9,9 @@
  * smaller priority than its own.
  *
  * At most one operation on N is under way at a time. Names and addresses are the caller's: here a candidate is a number
- * (successor_sight.who), and the caller keeps what it read and wrote last. */
-#ifndef LUNARCH_SUCCESSOR_H
-#define LUNARCH_SUCCESSOR_H
+ * (next_sight.who), and the caller keeps what it read and wrote last. */
+#ifndef LUNARCH_NEXT_MACHINE_H
+#define LUNARCH_NEXT_MACHINE_H
 
 #include "lease/lease.h"
 
@@ -23,41 +23,41 @@ struct next_options {
 	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
 };
 
-struct successor_options {
+struct next_setup {
 	nsec lease, renew, retry; /* L, R and P of struct lease_times */
-	struct next_options next; /* but for the priority, which successor_event has */
+	struct next_options next; /* but for the priority, which next_event has */
 };
 
-enum successor_role {
-	SUCCESSOR_NONE,    /* does not campaign */
-	SUCCESSOR_STANDBY, /* campaigns, and does not lead */
-	SUCCESSOR_LEADER,  /* from the term's begin until its lease is released or lost */
+enum next_role {
+	NEXT_NONE,    /* does not campaign */
+	NEXT_STANDBY, /* campaigns, and does not lead */
+	NEXT_LEADER,  /* from the term's begin until its lease is released or lost */
 };
 
-enum nominee_kind {
-	NOMINEE_UNKNOWN, /* not looked yet */
-	NOMINEE_ABSENT,
-	NOMINEE_NOBODY, /* N was written empty */
-	NOMINEE_SOMEBODY,
-	NOMINEE_FOREIGN, /* another lock's or program's: it is never written to */
+enum next_sight_kind {
+	NEXT_UNKNOWN, /* not looked yet */
+	NEXT_ABSENT,
+	NEXT_NOBODY, /* N was written empty */
+	NEXT_SOMEBODY,
+	NEXT_FOREIGN, /* another lock's or program's: it is never written to */
 };
 /* What a read of N shows. */
-struct successor_sight {
-	enum nominee_kind kind;
+struct next_sight {
+	enum next_sight_kind kind;
 	uint64_t write;    /* the write's name: two sights of one write have the same. 0 = none */
 	uint64_t who;      /* identity and incarnation: the same candidate has the same */
 	uint64_t identity; /* the identity alone */
 	bool namesake;     /* another incarnation of its identity */
 	bool mine;         /* who is this process. An earlier incarnation of its identity is another candidate */
 	int64_t priority;
-	uint64_t answers;  /* the request (successor_news.wanted) that this write answers; 0 = none */
+	uint64_t answers;  /* the request (next_news.wanted) that this write answers; 0 = none */
 	uint64_t declines; /* the one to which the wanted candidate says no, which is another than `who`; 0 = none */
 };
 
 /* What M says, as far as others' records count here: pass it on each sight of M. */
-struct successor_news {
+struct next_news {
 	bool held;       /* somebody leads */
-	uint64_t holder; /* its successor_sight.who */
+	uint64_t holder; /* its next_sight.who */
 	uint64_t term;
 	uint64_t next; /* who, as M publishes it; 0 = nobody */
 	int64_t next_priority;
@@ -67,64 +67,64 @@ struct successor_news {
 	bool handed_over;
 };
 
-enum successor_event_kind {
-	SUCCESSOR_EV_TICK,
-	SUCCESSOR_EV_AWAKE, /* the process does something else anyway: see successor_shares */
-	SUCCESSOR_EV_ROLE,  /* role, term */
+enum next_event_kind {
+	NEXT_EV_TICK,
+	NEXT_EV_AWAKE, /* the process does something else anyway: see next_shares */
+	NEXT_EV_ROLE,  /* role, term */
 	/* ready, priority: whether it could lead now. doubted: it is not ready only since the store did not take its
 	 * last write: it is to find out whether it would now */
-	SUCCESSOR_EV_READY,
-	SUCCESSOR_EV_NEWS,       /* news */
-	SUCCESSOR_EV_CHANGED,    /* a watch says that N has changed */
-	SUCCESSOR_EV_READ_DONE,  /* op, outcome OK or FAILED, refused, sight */
-	SUCCESSOR_EV_WRITE_DONE, /* op, outcome, refused, sent_at; sight: with OK, what was written */
-	SUCCESSOR_EV_HANDOVER,   /* request (not 0), identity (0: whoever comes next), timeout */
+	NEXT_EV_READY,
+	NEXT_EV_NEWS,       /* news */
+	NEXT_EV_CHANGED,    /* a watch says that N has changed */
+	NEXT_EV_READ_DONE,  /* op, outcome OK or FAILED, refused, sight */
+	NEXT_EV_WRITE_DONE, /* op, outcome, refused, sent_at; sight: with OK, what was written */
+	NEXT_EV_HANDOVER,   /* request (not 0), identity (0: whoever comes next), timeout */
 };
-struct successor_event {
-	enum successor_event_kind kind;
-	enum successor_role role;
+struct next_event {
+	enum next_event_kind kind;
+	enum next_role role;
 	uint64_t term;
 	bool ready, doubted;
 	int64_t priority;
-	struct successor_news news;
+	struct next_news news;
 	uint64_t op;
 	enum lease_outcome outcome;
 	bool refused; /* OUTCOME_FAILED, UNKNOWN: another try would hardly help */
 	struct instant sent_at;
-	struct successor_sight sight;
+	struct next_sight sight;
 	uint64_t request, identity;
 	nsec timeout;
 };
 
 /* Actions, in the order in which they are carried out. */
-enum successor_do {
-	SUCCESSOR_DO_NOT_NEXT = 1 << 0, /* this process is next no more; leads: since it leads */
-	SUCCESSOR_DO_NEXT = 1 << 1,     /* this process is next */
-	/* What the leader's next renewal publishes has changed: successor_published, successor_wants. */
-	SUCCESSOR_DO_PUBLISH = 1 << 2,
-	SUCCESSOR_DO_HAND_OVER = 1 << 3,   /* end the term, and release for successor_published; why. Once in a term */
-	SUCCESSOR_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
+enum next_do {
+	NEXT_DO_NOT_NEXT = 1 << 0, /* this process is next no more; leads: since it leads */
+	NEXT_DO_NEXT = 1 << 1,     /* this process is next */
+	/* What the leader's next renewal publishes has changed: next_published, next_wants. */
+	NEXT_DO_PUBLISH = 1 << 2,
+	NEXT_DO_HAND_OVER = 1 << 3,   /* end the term, and release for next_published; why. Once in a term */
+	NEXT_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
 	                                    * or its term has ended. The term goes on */
-	SUCCESSOR_DO_READ = 1 << 5,        /* op */
-	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers; conditional on the last sight */
-	SUCCESSOR_DO_NAMESAKE = 1 << 7,    /* leader: a candidate with this one's identity is alive, and writes N */
+	NEXT_DO_READ = 1 << 5,        /* op */
+	NEXT_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers; conditional on the last sight */
+	NEXT_DO_NAMESAKE = 1 << 7,    /* leader: a candidate with this one's identity is alive, and writes N */
 };
-enum successor_why { SUCCESSOR_REQUEST, SUCCESSOR_PRIORITY, SUCCESSOR_ROTATION };
-struct successor_actions {
-	unsigned set; /* of enum successor_do */
+enum next_why { NEXT_REQUEST, NEXT_PRIORITY, NEXT_ROTATION };
+struct next_actions {
+	unsigned set; /* of enum next_do */
 	uint64_t op;
 	bool nobody;      /* WRITE: empties N; else it names this process */
 	bool as_is;       /* WRITE: what the last sight shows, of another candidate, with that write's name */
 	uint64_t answers; /* WRITE: the request that it answers: yes, or no with nobody or as_is; 0 = none */
-	enum successor_why why;
-	uint64_t request; /* NO_HANDOVER; HAND_OVER by SUCCESSOR_REQUEST */
+	enum next_why why;
+	uint64_t request; /* NO_HANDOVER; HAND_OVER by NEXT_REQUEST */
 	bool leads;       /* NOT_NEXT */
 };
 
-/* The machine, in the caller's memory. Fields are for successor.c, and for the simulator's checks. It owns nothing. */
-struct successor {
-	struct successor_options options;
-	enum successor_role role;
+/* The machine, in the caller's memory. Fields are for next.c, and for the simulator's checks. It owns nothing. */
+struct next_machine {
+	struct next_setup options;
+	enum next_role role;
 	uint64_t term;
 	struct instant role_since;
 	bool ready, doubted;
@@ -132,15 +132,15 @@ struct successor {
 	uint32_t noise; /* state of the random pauses */
 
 	/* What M says. */
-	struct successor_news news;
+	struct next_news news;
 	struct instant news_since; /* since when it shows this holder and term */
 	bool heard, timed;         /* there was news before. timed: the term that M shows began after it */
 	uint64_t withdrawn;        /* whom M published in this term, and does not any more; 0 = nobody */
 
 	/* What N shows. */
-	struct successor_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
-	bool stale, unsure;          /* stale: N may be newer. unsure: by a write of ours whose outcome is unknown */
-	bool fresh;                  /* leader: N has changed while it looked on, the last time at changed_at */
+	struct next_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
+	bool stale, unsure;     /* stale: N may be newer. unsure: by a write of ours whose outcome is unknown */
+	bool fresh;             /* leader: N has changed while it looked on, the last time at changed_at */
 	struct instant changed_at;
 
 	/* The operation on N under way, and when the next one may start. */
@@ -156,7 +156,7 @@ struct successor {
 	uint64_t said; /* the request that it has answered: yes if it is next, else no; 0 = none */
 	/* It is to write N: to take it, or, where it is not able, to write back what it sees. That shows whether the
 	 * store takes its writes, or tells the leader that it does not come. */
-	struct successor_try {
+	struct next_try {
 		bool is, able;
 		bool go;           /* N was looked at: write now */
 		uint64_t request;  /* that it is for; 0 = none */
@@ -181,28 +181,28 @@ struct successor {
 	} wanted;
 };
 
-void successor_init(struct successor *s, const struct successor_options *o, uint32_t seed);
-void successor_configure(struct successor *s, const struct successor_options *o);
+void next_init(struct next_machine *s, const struct next_setup *o, uint32_t seed);
+void next_configure(struct next_machine *s, const struct next_setup *o);
 
-struct successor_actions successor_step(struct successor *s, const struct successor_event *e, struct instant now);
+struct next_actions next_step(struct next_machine *s, const struct next_event *e, struct instant now);
 
-/* Nanoseconds until successor_step needs a TICK; NSEC_NEVER if it needs none. */
-nsec successor_wait(const struct successor *s, struct instant now);
+/* Nanoseconds until next_step needs a TICK; NSEC_NEVER if it needs none. */
+nsec next_wait(const struct next_machine *s, struct instant now);
 
 /* Whether an AWAKE now begins what is done every L. That may be done at any time within P (at most L/4), so it shares a
  * wake-up with a renewal, or with the notice of one: the next is early, and the leader late, so that it never looks
  * twice between two writes. */
-bool successor_shares(const struct successor *s, struct instant now);
+bool next_shares(const struct next_machine *s, struct instant now);
 
 /* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */
-const struct successor_sight *successor_published(const struct successor *s, struct instant now);
+const struct next_sight *next_published(const struct next_machine *s, struct instant now);
 
 /* The leader: the request and the identity to be published as wanted, which is the one that comes next where the
  * request names none. false: nobody is wanted. */
-bool successor_wants(const struct successor *s, struct instant now, uint64_t *request, uint64_t *identity);
+bool next_wants(const struct next_machine *s, struct instant now, uint64_t *request, uint64_t *identity);
 
 /* The leader: how long until it hands over to a larger priority, and until its term has lasted for max_term; -1: it
  * does not. For people. */
-void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in);
+void next_plans(const struct next_machine *s, struct instant now, nsec *preempts_in, nsec *rotates_in);
 
 #endif

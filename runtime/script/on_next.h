@@ -2,8 +2,8 @@
  * leads, the term takes what on_next started, and stops it with itself.
  * It does not decide who comes next: the elector does, by messages and by the page.
  * Used by script.c, which passes the messages, and by term.c. */
-#ifndef LUNARCH_NEXT_H
-#define LUNARCH_NEXT_H
+#ifndef LUNARCH_ON_NEXT_H
+#define LUNARCH_ON_NEXT_H
 
 #include "script/election.h"
 
