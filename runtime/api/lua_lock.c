@@ -2,7 +2,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "lease/leadership.h"
-#include "lease/nomination.h"
+#include "lease/next_record.h"
 #include "lease/past_rows.h"
 #include "locks/lock.h"
 #include "locks/lock_listing.h"
@@ -371,9 +371,9 @@ static void set_advice(lua_State *L, const struct record *r)
 /* Of a record that is no lock's. */
 static void set_nomination(lua_State *L, const struct record *r)
 {
-	struct nomination n;
+	struct next_record n;
 
-	if (!nomination_read(r, &n))
+	if (!next_record_read(r, &n))
 		return;
 	lua_createtable(L, 0, 3);
 	set_candidate(L, "who", &n.who);
