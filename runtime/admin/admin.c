@@ -1,5 +1,6 @@
 #include "admin/admin.h"
 
+#include "base/json_out.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/module.h"
@@ -193,10 +194,9 @@ static int answer_status(const struct standing_source *a, const char *name, stru
 /* Begins an object about an election in a list of them. */
 static void begin_listed(struct admin_query *q, const struct standing *e)
 {
-	buf_adds(q->out, q->found++ ? ",{\"name\":" : "{\"name\":");
-	buf_json(q->out, e->name);
-	buf_adds(q->out, ",\"lock\":");
-	buf_json(q->out, e->status->lock);
+	json_out_open(q->out, NULL, "{");
+	json_out_text(q->out, "name", e->name);
+	json_out_text(q->out, "lock", e->status->lock);
 }
 
 static void add_history(void *arg, const struct standing *e)
@@ -204,7 +204,8 @@ static void add_history(void *arg, const struct standing *e)
 	struct admin_query *q = arg;
 
 	begin_listed(q, e);
-	buf_printf(q->out, ",\"state\":\"%s\",\"terms\":", leadership_name(standing_state(e)));
+	json_out_text(q->out, "state", leadership_name(standing_state(e)));
+	json_out_name(q->out, "terms");
 	past_json(q->out, e->status->record, clock_wall_us());
 	buf_adds(q->out, "}");
 }
@@ -214,7 +215,7 @@ static void add_jobs(void *arg, const struct standing *e)
 	struct admin_query *q = arg;
 
 	begin_listed(q, e);
-	buf_adds(q->out, ",\"jobs\":");
+	json_out_name(q->out, "jobs");
 	script_jobs_json(q->out, e->jobs);
 	buf_adds(q->out, "}");
 }
@@ -228,7 +229,9 @@ static int answer_listed(const struct standing_source *a, struct buf *body, cons
 
 	*type = "application/json";
 	record_time_print(clock_wall_us(), at, sizeof at);
-	buf_printf(body, "{\"at\":\"%s\",\"elections\":[", at);
+	json_out_open(body, NULL, "{");
+	json_out_text(body, "at", at);
+	json_out_open(body, "elections", "[");
 	a->list(a->arg, add, &q);
 	buf_adds(body, "]}\n");
 	return 200;
@@ -283,8 +286,8 @@ static void ask_name(void *arg, const struct standing *e)
 
 	if (q->found++)
 		return;
-	buf_adds(q->out, "{\"name\":");
-	buf_json(q->out, e->status->leading ? e->status->identity : e->status->leader);
+	json_out_open(q->out, NULL, "{");
+	json_out_text(q->out, "name", e->status->leading ? e->status->identity : e->status->leader);
 	buf_adds(q->out, "}\n");
 	q->yes = e->status->leading || *e->status->leader;
 }

@@ -1,6 +1,7 @@
 #include "admin/events.h"
 
 #include "admin/changes.h"
+#include "base/json_out.h"
 #include "base/mem.h"
 #include "lease/record_time.h"
 #include "serve/server.h"
@@ -26,26 +27,23 @@ static void add_begin(struct buf *out, uint64_t id)
 	char at[32];
 
 	record_time_print(clock_wall_us(), at, sizeof at);
-	buf_printf(out, "id: %" PRIu64 "\ndata: {\"at\":\"%s\",", id, at);
+	buf_printf(out, "id: %" PRIu64 "\ndata: {", id);
+	json_out_text(out, "at", at);
 }
 
 static void add_election(struct buf *out, uint64_t id, const struct standing *e)
 {
-	struct buf json = { 0 };
-
 	add_begin(out, id);
-	standing_json(&json, e);
-	buf_adds(out, json.data + 1); /* behind its brace; buf_json escapes newlines, so this is one line */
-	buf_adds(out, "\n\n");
-	buf_fini(&json);
+	standing_members(out, e); /* in one line, since a newline in a text is escaped */
+	buf_adds(out, "}\n\n");
 }
 
 static void add_gone(struct buf *out, uint64_t id, const char *name)
 {
 	add_begin(out, id);
-	buf_adds(out, "\"name\":");
-	buf_json(out, name);
-	buf_adds(out, ",\"gone\":true}\n\n");
+	json_out_text(out, "name", name);
+	json_out_bool(out, "gone", true);
+	buf_adds(out, "}\n\n");
 }
 
 static void events_on_changed(void *arg, uint64_t number, const struct standing *e)

@@ -1,5 +1,6 @@
 #include "admin/script_jobs.h"
 
+#include "base/json_out.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "lease/record_time.h"
@@ -109,39 +110,31 @@ void script_jobs_clear(struct script_jobs *jobs)
 
 /* ---- as JSON ---- */
 
-static void put_text(struct buf *out, const char *key, const char *text)
-{
-	buf_printf(out, ",\"%s\":", key);
-	if (*text)
-		buf_json(out, text);
-	else
-		buf_adds(out, "null");
-}
-
 static void put_time(struct buf *out, const char *key, int64_t s)
 {
 	char text[32] = "";
 
 	if (s >= 0)
 		record_time_print(s * 1000000, text, sizeof text);
-	put_text(out, key, text);
+	json_out_known_text(out, key, text);
 }
 
 void script_jobs_json(struct buf *out, const struct script_jobs *jobs)
 {
-	buf_adds(out, "[");
+	json_out_open(out, NULL, "[");
 	for (size_t i = 0; jobs && i < jobs->count; i++) {
 		const struct script_job *job = &jobs->job[i];
-		buf_adds(out, i ? ",{\"name\":" : "{\"name\":");
-		buf_json(out, job->name);
-		put_text(out, "schedule", job->schedule);
-		put_text(out, "zone", job->zone);
-		buf_printf(out, ",\"running\":%" PRIu32, job->running);
+		json_out_open(out, NULL, "{");
+		json_out_text(out, "name", job->name);
+		json_out_known_text(out, "schedule", job->schedule);
+		json_out_known_text(out, "zone", job->zone);
+		json_out_int(out, "running", job->running);
 		put_time(out, "next", job->next_s);
 		put_time(out, "last", job->last_s);
-		put_text(out, "status", job->status);
-		put_text(out, "why", job->why);
-		buf_printf(out, job->took_ms < 0 ? ",\"tookMs\":null}" : ",\"tookMs\":%" PRId64 "}", job->took_ms);
+		json_out_known_text(out, "status", job->status);
+		json_out_known_text(out, "why", job->why);
+		json_out_known_int(out, "tookMs", job->took_ms);
+		buf_adds(out, "}");
 	}
 	buf_adds(out, "]");
 }

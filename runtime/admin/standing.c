@@ -370,8 +370,9 @@ static bool may_do(struct buf *out, const struct standing *e, const char *only)
 	} else {
 		buf_adds(&text, "nobody does");
 	}
-	buf_adds(out, "{\"ok\":false,\"error\":");
-	buf_json(out, text.data);
+	json_out_open(out, NULL, "{");
+	json_out_bool(out, "ok", false);
+	json_out_text(out, "error", text.data);
 	buf_adds(out, "}");
 	buf_fini(&text);
 	return false;
@@ -415,16 +416,18 @@ void standing_handed_over(struct buf *out, const struct handover_result *result)
 	} else {
 		buf_adds(&text, result->why);
 	}
+	json_out_open(out, NULL, "{");
+	json_out_bool(out, "ok", result->end != HANDOVER_NOT);
 	if (result->end == HANDOVER_NOT) {
-		buf_adds(out, "{\"ok\":false,\"again\":true,\"error\":");
+		json_out_bool(out, "again", true);
 	} else {
-		buf_adds(out, "{\"ok\":true");
 		json_out_text(out, "leader", result->end == HANDOVER_DONE ? result->identity : "");
 		json_out_text(out, "address", result->end == HANDOVER_DONE ? result->address : "");
-		buf_printf(out, ",\"gapMs\":%.3f,\"message\":",
+		json_out_name(out, "gapMs");
+		buf_printf(out, "%.3f",
 		           result->end == HANDOVER_DONE && result->gap >= 0 ? (double)result->gap / NSEC_PER_MS : -1.);
 	}
-	buf_json(out, text.data);
+	json_out_text(out, result->end == HANDOVER_NOT ? "error" : "message", text.data);
 	buf_adds(out, "}");
 	buf_fini(&text);
 }
@@ -717,7 +720,7 @@ enum leadership standing_state(const struct standing *e)
 	return leadership_of(exists ? s->record : NULL, 0, renews ? WATCHED_RENEWS : WATCHED_SILENT);
 }
 
-void standing_json(struct buf *out, const struct standing *e)
+void standing_members(struct buf *out, const struct standing *e)
 {
 	static const char *const phases[] = {
 		[PHASE_IDLE] = "idle",
@@ -730,7 +733,6 @@ void standing_json(struct buf *out, const struct standing *e)
 	};
 	const struct elector_status *s = e->status;
 
-	buf_adds(out, "{");
 	json_out_text(out, "phase", phases[s->phase]);
 	json_out_bool(out, "leading", s->leading);
 	json_out_bool(out, "couldLead", !s->lacks);
@@ -766,5 +768,11 @@ void standing_json(struct buf *out, const struct standing *e)
 	add_reasons(out, e);
 	json_out_text(out, "scriptError", e->script_error);
 	json_out_int(out, "scriptErrorMs", e->script_error ? whole_ms(e->script_error_for) : -1);
+}
+
+void standing_json(struct buf *out, const struct standing *e)
+{
+	json_out_open(out, NULL, "{");
+	standing_members(out, e);
 	buf_adds(out, "}");
 }

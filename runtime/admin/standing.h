@@ -56,7 +56,8 @@ struct standing_source {
 /* Whether somebody leads by the record, as this elector has watched it. */
 enum leadership standing_state(const struct standing *e);
 
-/* Appends one JSON object, without a newline. */
+/* Appends one JSON object, without a newline; or its members, to an object that the caller has opened and closes. */
+void standing_members(struct buf *out, const struct standing *e);
 void standing_json(struct buf *out, const struct standing *e);
 
 /* What it is called: its name, or its lock's URL. */

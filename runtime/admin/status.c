@@ -1,31 +1,23 @@
 #include "admin/status.h"
 
+#include "base/json_out.h"
 #include "base/module.h"
 #include "base/proc.h"
 #include "lease/record_time.h"
 
-#include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct status_list {
-	struct buf *out;
-	int count;
-};
-
 static void add_election(void *arg, const struct standing *e)
 {
-	struct status_list *l = arg;
-
-	buf_adds(l->out, l->count++ ? "," : "");
-	standing_json(l->out, e);
+	standing_json(arg, e);
 }
 
 void status_json(struct buf *out, const struct standing_source *source)
 {
-	struct status_list list = { .out = out };
 	struct proc_stat self = { 0 };
 	uint64_t pid = (uint64_t)getpid();
 	char boot[37], at[32];
@@ -34,46 +26,32 @@ void status_json(struct buf *out, const struct standing_source *source)
 	if (proc_stat(pid, &self) < 0)
 		self.start = 0;
 	record_time_print(clock_wall_us(), at, sizeof at);
-	buf_printf(out, "{\"version\":\"" LUNARCH_BUILD "\",\"pid\":%" PRIu64 ",\"startTicks\":%" PRIu64, pid,
-	           self.start);
-	buf_printf(out, ",\"boot\":\"%s\",\"stopped\":%s,\"at\":\"%s\",\"elections\":[", boot,
-	           source ? "false" : "true", at);
+	json_out_open(out, NULL, "{");
+	json_out_text(out, "version", LUNARCH_BUILD);
+	json_out_int(out, "pid", (int64_t)pid);
+	json_out_int(out, "startTicks", (int64_t)self.start);
+	json_out_text(out, "boot", boot);
+	json_out_bool(out, "stopped", !source);
+	json_out_text(out, "at", at);
+	json_out_open(out, "elections", "[");
 	if (source)
-		source->list(source->arg, add_election, &list);
+		source->list(source->arg, add_election, out);
 	buf_adds(out, "]}\n");
-}
-
-static bool take_number(const char **at, const char *before, uint64_t *out)
-{
-	size_t len = strlen(before);
-	char *end;
-
-	if (strncmp(*at, before, len) != 0 || !isdigit((unsigned char)(*at)[len]))
-		return false;
-	*out = strtoull(*at + len, &end, 10);
-	*at = end;
-	return true;
 }
 
 bool status_author(const char *text, struct status_author *out)
 {
-	static const char version[] = "{\"version\":\"", boot[] = ",\"boot\":\"", stopped[] = "\",\"stopped\":";
-	const char *at = text;
+	char pid[21], start[21], stopped[6];
 
 	*out = (struct status_author){ 0 };
-	if (strncmp(at, version, sizeof version - 1) != 0)
+	if (sscanf(text,
+	           "{\"version\":\"%*[^\"]\",\"pid\":%20[0-9],\"startTicks\":%20[0-9],\"boot\":\"%36[^\"]\","
+	           "\"stopped\":%5[a-z]",
+	           pid, start, out->boot, stopped) != 4)
 		return false;
-	at += sizeof version - 1;
-	at += strcspn(at, "\"");
-	if (!take_number(&at, "\",\"pid\":", &out->pid) || !take_number(&at, ",\"startTicks\":", &out->start) ||
-	    strncmp(at, boot, sizeof boot - 1) != 0)
-		return false;
-	at += sizeof boot - 1;
-	size_t len = strcspn(at, "\"");
-	if (len >= sizeof out->boot || strncmp(at + len, stopped, sizeof stopped - 1) != 0)
-		return false;
-	memcpy(out->boot, at, len);
-	out->stopped = strncmp(at + len + sizeof stopped - 1, "true", 4) == 0;
+	out->pid = strtoull(pid, NULL, 10);
+	out->start = strtoull(start, NULL, 10);
+	out->stopped = strcmp(stopped, "true") == 0;
 	return true;
 }
 

@@ -341,7 +341,8 @@ static void json_line(struct buf *b, const struct log_line *l)
 	const struct log_about *about = l->about;
 	const char *election = about->election && *about->election ? about->election : sink.election;
 
-	buf_adds(b, "{\"time\":\"");
+	json_out_open(b, NULL, "{");
+	json_out_raw(b, "time", "\"");
 	add_time(b, l->wall_us, "%FT%T", true);
 	buf_printf(b, ".%06dZ\"", (int)(l->wall_us % 1000000));
 	json_out_text(b, "level", level_names[l->level]);
@@ -357,7 +358,7 @@ static void json_line(struct buf *b, const struct log_line *l)
 		json_out_int(b, "token", about->token);
 	json_out_text(b, "message", l->text);
 	if (l->fields)
-		json_out_open(b, "fields", l->fields);
+		json_out_raw(b, "fields", l->fields);
 	if (sink.dropped > sink.said)
 		json_out_int(b, "dropped", (int64_t)(sink.dropped - sink.said));
 	buf_adds(b, "}\n");

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/json_out.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/ctl_electors.h"
@@ -153,20 +154,14 @@ static int cron_choose_dir(struct cron_call *c, bool make, struct err *err)
 
 static void add_text(struct buf *json, const char *name, const char *value)
 {
-	if (!value || !*value)
-		return;
-	buf_printf(json, ",\"%s\":", name);
-	buf_json(json, value);
+	if (value && *value)
+		json_out_text(json, name, value);
 }
 
 static void add_list(struct buf *json, const char *name, const char *const *list, int count)
 {
-	buf_printf(json, "\"%s\":[", name);
-	for (int i = 0; i < count; i++) {
-		buf_adds(json, i ? "," : "");
-		buf_json(json, list[i]);
-	}
-	buf_adds(json, "]");
+	if (count)
+		json_out_list(json, name, list, count);
 }
 
 /* The arguments of the texts above. */
@@ -175,24 +170,20 @@ static void cron_describe(struct cron_call *c, bool quiet)
 	const struct options *o = &c->options;
 	const struct passwd *who = getpwuid(geteuid());
 
-	buf_adds(&c->json, "{");
-	add_list(&c->json, "files", c->files, c->count);
-	if (o->env_count) {
-		buf_adds(&c->json, ",");
-		add_list(&c->json, "env", o->env, o->env_count);
-	}
-	if (o->env_file_count) {
-		buf_adds(&c->json, ",");
-		add_list(&c->json, "env_files", o->env_files, o->env_file_count);
-	}
+	json_out_open(&c->json, NULL, "{");
+	json_out_list(&c->json, "files", c->files, c->count);
+	add_list(&c->json, "env", o->env, o->env_count);
+	add_list(&c->json, "env_files", o->env_files, o->env_file_count);
 	add_text(&c->json, "user", who ? who->pw_name : NULL);
 	add_text(&c->json, "home", who ? who->pw_dir : NULL);
 	add_text(&c->json, "on_failure", o->value[OPTION_ON_FAILURE].text);
 	add_text(&c->json, "sendmail", o->value[OPTION_SENDMAIL].text);
 	add_text(&c->json, "directory", c->directory);
-	buf_adds(&c->json, o->value[OPTION_SYSTEM].number ? ",\"system\":true" : "");
+	if (o->value[OPTION_SYSTEM].number)
+		json_out_bool(&c->json, "system", true);
 	/* What a list shows runs on another machine, perhaps. */
-	buf_adds(&c->json, c->order == CRON_LEADS || c->order == CRON_CHECKS ? ",\"need_shells\":true" : "");
+	if (c->order == CRON_LEADS || c->order == CRON_CHECKS)
+		json_out_bool(&c->json, "need_shells", true);
 	buf_adds(&c->json, "}");
 	c->rest[0] = c->json.data;
 	c->rest[1] = (char *)(quiet ? "quiet" : o->value[OPTION_JSON].number ? "json" : "");

@@ -1,12 +1,14 @@
 #include "commands/commands.h"
 
 #include "base/buf.h"
+#include "base/json_out.h"
 #include "client/lock_client.h"
 #include "doctor/store_check.h"
 #include "process/kernel.h"
 #include "service/service.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,39 +47,48 @@ static void add_finding(void *arg, const struct store_finding *f)
 {
 	struct buf *b = arg;
 
-	buf_printf(b, "%s{\"name\": \"%s\", \"verdict\": \"%s\", \"text\": ", b->len ? ", " : "", f->name,
-	           words[f->verdict]);
-	buf_json(b, f->text);
+	json_out_open(b, NULL, "{");
+	json_out_text(b, "name", f->name);
+	json_out_text(b, "verdict", words[f->verdict]);
+	json_out_text(b, "text", f->text);
 	buf_adds(b, "}");
 }
 
 static void add_times(struct buf *b, const char *name, const struct store_times *t)
 {
-	buf_printf(b, ", \"%s\": ", name);
-	if (t->n)
-		buf_printf(b,
-		           "{\"count\": %d, \"median_us\": %" PRId64 ", \"p99_us\": %" PRId64 ", \"max_us\": %" PRId64
-		           "}",
-		           t->n, t->median_us, t->p99_us, t->most_us);
-	else
-		buf_adds(b, "null");
+	if (!t->n) {
+		json_out_raw(b, name, "null");
+		return;
+	}
+	json_out_open(b, name, "{");
+	json_out_int(b, "count", t->n);
+	json_out_int(b, "median_us", t->median_us);
+	json_out_int(b, "p99_us", t->p99_us);
+	json_out_int(b, "max_us", t->most_us);
+	buf_adds(b, "}");
 }
 
 static void print_json(const struct store_report *r, const struct buf *findings)
 {
 	struct buf b = { 0 };
 
-	buf_printf(&b, "{\"fit\": %s, \"scratch\": ", r->fit ? "true" : "false");
-	buf_json(&b, r->scratch);
-	buf_adds(&b, ", \"server\": ");
-	buf_json(&b, r->server);
-	buf_printf(&b, ", \"writers\": %d, \"rounds\": %d, \"shortest_lease_ms\": %" PRId64, r->writers, r->rounds,
-	           r->shortest_ms);
+	json_out_open(&b, NULL, "{");
+	json_out_bool(&b, "fit", r->fit);
+	json_out_text(&b, "scratch", r->scratch);
+	json_out_text(&b, "server", r->server);
+	json_out_int(&b, "writers", r->writers);
+	json_out_int(&b, "rounds", r->rounds);
+	json_out_int(&b, "shortest_lease_ms", r->shortest_ms);
 	add_times(&b, "acquisitions", &r->acquisitions);
 	add_times(&b, "renewals", &r->renewals);
 	add_times(&b, "notices", &r->notices);
-	buf_printf(&b, ", \"findings\": [%s]}\n", findings->data ? findings->data : "");
-	fputs(b.data, stdout);
+	json_out_open(&b, "findings", "[");
+	buf_adds(&b, findings->data ? findings->data : "");
+	buf_adds(&b, "]}");
+	json_t *json = json_loads(b.data, 0, NULL);
+	json_dumpf(json, stdout, 0); /* with a space behind each comma and colon, for people */
+	puts("");
+	json_decref(json);
 	buf_fini(&b);
 }
 

@@ -1,5 +1,6 @@
 #include "exec/exec_internal.h"
 
+#include "base/json_out.h"
 #include "admin/standing.h"
 
 static const char *exec_warmth(const struct exec *x)
@@ -40,9 +41,7 @@ static void exec_add_head(const void *arg, struct buf *out)
 {
 	const struct exec *x = arg;
 
-	buf_adds(out, "\"command\":");
-	buf_json(out, *x->shell ? "sh -c" : x->options->rest[0]);
-	buf_adds(out, ",");
+	json_out_text(out, "command", *x->shell ? "sh -c" : x->options->rest[0]);
 }
 
 static void exec_add_lines(const void *arg, struct buf *out)

@@ -1,5 +1,7 @@
 #include "lease/past.h"
 
+#include "base/json_out.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -108,20 +110,21 @@ static void put_time(struct buf *b, const char *key, int64_t us)
 	if (us == RECORD_TIME_UNKNOWN)
 		return;
 	record_time_print(us, text, sizeof text);
-	buf_printf(b, ",\"%s\":\"%s\"", key, text);
+	json_out_text(b, key, text);
 }
 
 void past_print(struct buf *b, const struct past *p)
 {
-	buf_adds(b, "[");
+	json_out_open(b, NULL, "[");
 	for (const struct past_term *t = p->term; t < p->term + p->count; t++) {
-		buf_adds(b, t == p->term ? "{\"identity\":" : ",{\"identity\":");
-		buf_json(b, t->who);
+		json_out_open(b, NULL, "{");
+		json_out_text(b, "identity", t->who);
 		if (t->token)
-			buf_printf(b, ",\"token\":%" PRId64, t->token);
+			json_out_int(b, "token", t->token);
 		put_time(b, "from", t->from_us);
 		put_time(b, "to", t->to_us);
-		buf_printf(b, ",\"reason\":\"%s\"}", t->reason);
+		json_out_text(b, "reason", t->reason);
+		buf_adds(b, "}");
 	}
 	buf_adds(b, "]");
 }

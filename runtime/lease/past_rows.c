@@ -1,6 +1,6 @@
 #include "lease/past_rows.h"
 
-#include <inttypes.h>
+#include "base/json_out.h"
 
 /* From one time to another; -1 where one is not known, or the clocks do not agree. */
 static int64_t between_ms(int64_t from_us, int64_t to_us)
@@ -36,15 +36,7 @@ static void put_json_time(struct buf *b, const char *key, int64_t us)
 	char text[32];
 
 	record_time_print(us, text, sizeof text);
-	buf_printf(b, *text ? ",\"%s\":\"%s\"" : ",\"%s\":null%s", key, text);
-}
-
-static void put_json_number(struct buf *b, const char *key, int64_t n, bool known)
-{
-	if (known)
-		buf_printf(b, ",\"%s\":%" PRId64, key, n);
-	else
-		buf_printf(b, ",\"%s\":null", key);
+	json_out_known_text(b, key, text);
 }
 
 void past_json(struct buf *b, const struct record *r, int64_t now_us)
@@ -52,18 +44,19 @@ void past_json(struct buf *b, const struct record *r, int64_t now_us)
 	struct past_row row[PAST_ROWS];
 	int n = r ? past_rows(r, now_us, row) : 0;
 
-	buf_adds(b, "[");
+	json_out_open(b, NULL, "[");
 	for (int i = 0; i < n; i++) {
 		const struct past_term *t = &row[i].term;
-		buf_adds(b, i ? ",{\"identity\":" : "{\"identity\":");
-		buf_json(b, t->who);
-		put_json_number(b, "token", t->token, t->token);
+		json_out_open(b, NULL, "{");
+		json_out_text(b, "identity", t->who);
+		json_out_known_int(b, "token", t->token ? t->token : -1);
 		put_json_time(b, "from", t->from_us);
 		put_json_time(b, "to", t->to_us);
-		put_json_number(b, "lastedMs", row[i].lasted_ms, row[i].lasted_ms >= 0);
-		put_json_number(b, "gapMs", row[i].gap_ms, row[i].gap_ms >= 0);
-		buf_printf(b, *t->reason ? ",\"reason\":\"%s\"" : ",\"reason\":null%s", t->reason);
-		buf_adds(b, row[i].lasts ? ",\"lasts\":true}" : ",\"lasts\":false}");
+		json_out_known_int(b, "lastedMs", row[i].lasted_ms);
+		json_out_known_int(b, "gapMs", row[i].gap_ms);
+		json_out_known_text(b, "reason", t->reason);
+		json_out_bool(b, "lasts", row[i].lasts);
+		buf_adds(b, "}");
 	}
 	buf_adds(b, "]");
 }

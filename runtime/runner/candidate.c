@@ -1,6 +1,7 @@
 #include "admin/admin_metrics.h"
 #include "runner/candidate.h"
 
+#include "base/json_out.h"
 #include "base/mem.h"
 #include "runner/run.h"
 #include "runner/service_order.h"
@@ -271,9 +272,10 @@ bool candidate_replied(struct candidate *p, struct wire *w)
 		return false;
 	*place = 0;
 	if (m.ok) {
-		buf_adds(&reply, "{\"ok\":true,\"message\":");
-		buf_json(&reply, m.text);
-		buf_printf(&reply, ",\"exitStatus\":%u}", (unsigned)m.code);
+		control_agree(&reply);
+		json_out_text(&reply, "message", m.text);
+		json_out_int(&reply, "exitStatus", m.code);
+		buf_adds(&reply, "}");
 	} else {
 		control_refuse(&reply, "%s", m.text);
 	}

@@ -2,6 +2,7 @@
 
 #include "runner/order_table.h"
 
+#include "base/json_out.h"
 #include "base/mem.h"
 #include "admin/events.h"
 #include "serve/listener.h"
@@ -26,6 +27,12 @@ struct control {
 
 /* ---- what is answered ---- */
 
+void control_agree(struct buf *reply)
+{
+	json_out_open(reply, NULL, "{");
+	json_out_bool(reply, "ok", true);
+}
+
 void control_refuse(struct buf *reply, const char *fmt, ...)
 {
 	char text[1000];
@@ -34,8 +41,9 @@ void control_refuse(struct buf *reply, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	buf_adds(reply, "{\"ok\":false,\"error\":");
-	buf_json(reply, text);
+	json_out_open(reply, NULL, "{");
+	json_out_bool(reply, "ok", false);
+	json_out_text(reply, "error", text);
 	buf_adds(reply, "}");
 }
 

@@ -41,6 +41,7 @@ struct control_request { /* valid during the call only */
  * appends nothing, the client waits for control_answer, which may also be called inside the handler.
  */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
+void control_agree(struct buf *reply); /* {"ok":true: the caller may append members, and closes it */
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Listens at path with mode 0600 (listener_unix), and answers this user and root alone, whatever the mode becomes.

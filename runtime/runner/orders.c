@@ -1,5 +1,6 @@
 #include "runner/orders.h"
 
+#include "base/json_out.h"
 #include "election/elector.h"
 #include "runner/order_table.h"
 
@@ -11,7 +12,6 @@
 struct inquiry { /* of the elections, one after the other */
 	const struct control_request *q;
 	struct buf *out;
-	const char *comma;
 	const struct orders *orders;
 	bool any, all_lead, one_leads;
 	int stay; /* that do not leave */
@@ -26,7 +26,7 @@ static bool is_named(const struct control_request *q, const struct standing *e)
 static struct inquiry ask(const struct orders *o, const struct control_request *q, struct buf *out,
                           void (*each)(void *arg, const struct standing *e))
 {
-	struct inquiry a = { .q = q, .out = out, .comma = "", .all_lead = true, .orders = o };
+	struct inquiry a = { .q = q, .out = out, .all_lead = true, .orders = o };
 
 	o->ops->list(o->arg, each, &a);
 	return a;
@@ -46,29 +46,20 @@ static void look(void *arg, const struct standing *e)
 
 /* ---- questions ---- */
 
-static void reply_text(struct buf *reply, const char *text)
-{
-	buf_adds(reply, "{\"ok\":true,\"text\":");
-	buf_json(reply, text);
-	buf_adds(reply, "}");
-}
-
 static void add_standing(void *arg, const struct standing *e)
 {
 	struct inquiry *a = arg;
 
-	if (!is_named(a->q, e))
-		return;
-	buf_adds(a->out, a->comma);
-	standing_json(a->out, e);
-	a->comma = ",";
+	if (is_named(a->q, e))
+		standing_json(a->out, e);
 }
 
 static void answer_status(const struct orders *o, const struct control_request *q, struct buf *reply)
 {
-	buf_printf(reply, "{\"ok\":true,\"pid\":%d,", (int)getpid());
+	control_agree(reply);
+	json_out_int(reply, "pid", getpid());
 	o->ops->head(o->arg, reply);
-	buf_adds(reply, "\"elections\":[");
+	json_out_open(reply, "elections", "[");
 	ask(o, q, reply, add_standing);
 	buf_adds(reply, "]}");
 }
@@ -77,7 +68,9 @@ static void answer_leading(const struct orders *o, const struct control_request 
 {
 	struct inquiry a = ask(o, q, NULL, look);
 
-	buf_printf(reply, "{\"ok\":true,\"leading\":%s}", a.any && a.all_lead ? "true" : "false");
+	control_agree(reply);
+	json_out_bool(reply, "leading", a.any && a.all_lead);
+	buf_adds(reply, "}");
 }
 
 static void add_lines(void *arg, const struct standing *e)
@@ -86,9 +79,8 @@ static void add_lines(void *arg, const struct standing *e)
 
 	if (!is_named(a->q, e))
 		return;
-	buf_adds(a->out, a->comma);
+	buf_adds(a->out, a->out->len ? "\n" : "");
 	standing_tell(a->out, e);
-	a->comma = "\n";
 }
 
 static void answer_why(const struct orders *o, const struct control_request *q, struct buf *reply)
@@ -98,11 +90,19 @@ static void answer_why(const struct orders *o, const struct control_request *q, 
 	ask(o, q, &text, add_lines);
 	if (o->ops->tell)
 		o->ops->tell(o->arg, &text);
-	reply_text(reply, text.len ? text.data : "no election runs here yet: the script is being loaded\n");
+	control_agree(reply);
+	json_out_text(reply, "text", text.len ? text.data : "no election runs here yet: the script is being loaded\n");
+	buf_adds(reply, "}");
 	buf_fini(&text);
 }
 
 /* ---- orders ---- */
+
+static void agree(struct buf *reply)
+{
+	control_agree(reply);
+	buf_adds(reply, "}");
+}
 
 static void add_not_resigned(void *arg, const struct standing *e)
 {
@@ -130,7 +130,7 @@ static void answer_resign(const struct orders *o, const struct control_request *
 	if (leads || q->seconds >= 0)
 		o->ops->resign(o->arg, q->election, q->seconds < 0 ? NSEC_NEVER : seconds_of(q->seconds));
 	if (leads)
-		buf_adds(reply, "{\"ok\":true}");
+		agree(reply);
 	else
 		control_refuse(reply, "%s", text.len ? text.data : "no election runs here yet");
 	buf_fini(&text);
@@ -200,7 +200,7 @@ static void answer_pause(const struct orders *o, const struct control_request *q
 	if (!is_for(o, o->ops->pause, q, reply))
 		return;
 	o->ops->pause(o->arg, q->election, *q->command == 'p');
-	buf_adds(reply, "{\"ok\":true}");
+	agree(reply);
 }
 
 static void answer_reload(const struct orders *o, const struct control_request *q, struct buf *reply)

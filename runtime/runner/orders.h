@@ -11,7 +11,7 @@ struct orders_ops {
 	const char *what;    /* "a script" */
 	standing_list *list; /* its elections */
 	bool (*ending)(const void *arg);
-	/* Appends what runs, with a comma behind it: "script":PATH, or its like. */
+	/* Appends what runs: "script":PATH, or its like. */
 	void (*head)(const void *arg, struct buf *out);
 	/* Appends lines to those of the elections; NULL: there are none. */
 	void (*tell)(const void *arg, struct buf *out);

@@ -151,10 +151,12 @@ static void run_answer_requests(struct run *r, bool all, const char *error)
 {
 	struct buf reply = { 0 };
 
-	if (error)
+	if (error) {
 		control_refuse(&reply, "%s", error);
-	else
-		buf_adds(&reply, "{\"ok\":true}");
+	} else {
+		control_agree(&reply);
+		buf_adds(&reply, "}");
+	}
 	for (size_t i = 0; i < RUN_REQUESTS; i++) {
 		struct run_reload_request *q = &r->requests[i];
 		if (!q->ticket || !(all || q->loading))

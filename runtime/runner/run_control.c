@@ -1,5 +1,6 @@
 #include "runner/run_control.h"
 
+#include "base/json_out.h"
 #include "runner/candidate.h"
 #include "runner/exit_status.h"
 #include "runner/run.h"
@@ -70,27 +71,15 @@ static void run_on_look(void *arg)
 		elector_look(r->candidates[i]->elector);
 }
 
-static void add_crontabs(const struct run *r, struct buf *reply)
-{
-	buf_adds(reply, "\"cron\":[");
-	for (int i = 0; i < r->crontab_count; i++) {
-		buf_adds(reply, i ? "," : "");
-		buf_json(reply, r->crontabs[i]);
-	}
-	buf_adds(reply, "],");
-}
-
 /* The script's whole path, by which `ctl` finds it; "-e" for a text; or the crontabs. */
 static void add_script(const struct run *r, struct buf *reply)
 {
 	if (r->crontab_count) {
-		add_crontabs(r, reply);
+		json_out_list(reply, "cron", r->crontabs, r->crontab_count);
 		return;
 	}
 	char *path = r->is_text ? NULL : realpath(r->script, NULL);
-	buf_adds(reply, "\"script\":");
-	buf_json(reply, r->is_text ? "-e" : path ? path : r->script);
-	buf_adds(reply, ",");
+	json_out_text(reply, "script", r->is_text ? "-e" : path ? path : r->script);
 	free(path);
 }
 
