@@ -134,6 +134,7 @@ demo: deps ## three candidates, one leader at a time, in your terminal
 
 api: ## docs/api.md and the luacheck options, made of the annotations in lua/meta/
 	@lua5.4 scripts/api.lua
+	@lua5.4 scripts/options.lua
 
 format: ## writes C and Python in the form that make lint checks
 	@scripts/deps.sh lint

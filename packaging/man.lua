@@ -185,7 +185,7 @@ end
 
 -- What stands below a heading, down to the next one that is no deeper.
 local function section(path, heading)
-	local text = "\n" .. contents(path)
+	local text = "\n" .. contents(path):gsub("<!%-%-.-%-%->\n", "")
 	local depth, from = text:match("\n(#+) " .. heading:gsub("%p", "%%%0") .. "\n()")
 	assert(depth, path .. " has no heading " .. heading)
 	local rest = text:sub(from)

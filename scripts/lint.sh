@@ -20,6 +20,7 @@ cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --s
 luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
 lua5.4 scripts/api.lua --check
+lua5.4 scripts/options.lua --check
 # Every example is in the table that shows them, and has a test that runs it for real.
 for example in examples/[a-z]*.lua; do
   name=$(basename "$example" .lua)
