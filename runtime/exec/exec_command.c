@@ -209,16 +209,18 @@ const char *exec_restart_status(int wait_status, char *out, size_t size)
 	return out;
 }
 
-nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran)
+nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran, nsec longest)
 {
 	char how[64];
 
 	exec_restart_status(wait_status, how, sizeof how);
 	r->failures = ran > LASTED ? 1 : r->failures + 1;
 	nsec pause = term_back_off(r->failures);
+	if (pause > longest)
+		pause = longest;
 	r->next = instant_add(clock_now(), pause);
 	snprintf(r->last, sizeof r->last, "the command ended after %.3g s (%s)", (double)ran / NSEC_PER_SEC, how);
-	log_event(LOG_WARN, NULL, "command_ended", "%s: it is started again in %.0f s", r->last,
+	log_event(LOG_WARN, NULL, "command_ended", "%s: it is started again in %.3g s", r->last,
 	          (double)pause / NSEC_PER_SEC);
 	return pause;
 }

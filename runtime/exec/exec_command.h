@@ -58,8 +58,8 @@ struct exec_restart {        /* zeroed: it has not ended yet */
 const char *exec_restart_status(int wait_status, char *out, size_t size);
 
 /* It ended with this wait status (waitpid(2); -1: not known) after it had run for so long. Logs that, and returns the
- * pause: 1 s, twice as long after each end, up to 60 s; 1 s again after a run of more than a minute. */
-nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran);
+ * pause: 1 s, twice as long after each end, up to 60 s or to `longest`; 1 s again after a run of more than a minute. */
+nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran, nsec longest);
 void exec_restart_started(struct exec_restart *r);
 
 /* Appends a line for `ctl why`, if the command waits to be started again. */

@@ -148,8 +148,11 @@ def test_restart() -> None:
     ok("(status 3): it is started again in" in why.stdout, "... which `ctl why` says, too")
     ok(not always.all("stopped_leading"), "the lock is kept meanwhile", always.all("stopped_leading"))
     same(always.stop(), 3, "SIGTERM in a pause: it leaves at once, with the status of the last run")
-    missing = Candidate("--lock", directory + "/d", "--restart", "always", "--", "/no/such/thing", command="exec")
+    shortest = ("--restart", "always", "--restart-pause", "250ms")
+    missing = Candidate("--lock", directory + "/d", *shortest, "--", "/no/such/thing", command="exec")
     ok(missing.event("command_ended", "(status 127)", 2), "a command that cannot be started counts too")
+    end = missing.event("command_ended", count=3)["message"]
+    same(end.partition("again in ")[2], "0.25 s", "--restart-pause: the pause does not grow beyond it")
     missing.stop()
 
 
