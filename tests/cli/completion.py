@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 from tests.lib.candidates import Candidate, stop_everyone
+from tests.lib.commands import COMMANDS
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, socket_name, wait_for
 from tests.lib.tap import done, note, ok, same, skip
 
@@ -19,7 +20,6 @@ STATE = os.path.join(TMP, "state")
 SCRIPT = os.path.join(TMP, "two.lua")
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
-COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 # Not what this machine's users have set up for their shells.
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "XDG_", "ZDOTDIR"))}
 ENV |= {"PATH": os.path.dirname(LUNARCH) + ":" + os.environ["PATH"], "HOME": TMP, "TERM": "dumb", "LC_ALL": "C.UTF-8"}

@@ -3,11 +3,9 @@
 
 import subprocess
 
-from tests.lib.commands import CLEAN, run
+from tests.lib.commands import CLEAN, COMMANDS, run
 from tests.lib.processes import LUNARCH, piped
 from tests.lib.tap import done, note, ok, same
-
-COMMANDS = "run exec leader status history list release check cron doctor test new ctl".split()
 
 
 def refused(args: list[str], words: list[str], status: int = 2, env: dict[str, str] | None = None) -> None:

@@ -3,16 +3,19 @@
 Not what goes on running: candidates.py has that. Used by most tests of tests/cli."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.lib.processes import LUNARCH
+from tests.lib.processes import LUNARCH, ROOT
 from tests.lib.tap import note, ok
 
 # Without the options that whoever runs the tests has in theirs; apart.py's word stays.
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_") or k.startswith("LUNARCH_TEST_")}
 Result = subprocess.CompletedProcess[str]
+with open(os.path.join(ROOT, "runtime", "config", "options.h")) as f:
+    COMMANDS = re.findall(r"^\tC\([A-Z]+, ([a-z]+)\)", f.read(), re.M)
 
 
 def run(*args: str | bytes, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **kw: Any) -> Result:

@@ -53,10 +53,8 @@ NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 
 SLOT = struct.Struct("=QqqqqqI")  # the first fields of the 64 bytes
 IDLE, LEADING, STOPPING = range(3)
-WORKS = (  # as enum page_work
-    "waits loads task on_start may_lead on_new_leader on_no_leader on_next on_next_over on_leading on_stopping "
-    "on_stopped"
-).split()
+with open(os.path.join(ROOT, "runtime", "process", "deadline_page.h")) as f:
+    WORKS = [name.lower() for name in re.findall(r"^\tPAGE_(\w+),", f.read(), re.M)]
 
 
 def pack_fields(layout: tuple[Any, ...], values: tuple[Any, ...]) -> bytes:
