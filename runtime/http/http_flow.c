@@ -1,6 +1,5 @@
 #include "http/http_internal.h"
 
-#include "base/mem.h"
 #include "version.h"
 
 #include <arpa/inet.h>

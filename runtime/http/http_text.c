@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 

@@ -4,7 +4,6 @@
 #include "base/nonce.h"
 
 #include <search.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "loop/dial.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

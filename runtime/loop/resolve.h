@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#include <stdbool.h>
 #include <sys/socket.h>
 
 struct ev_loop;

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 
-#include <stddef.h>
 #include <sys/types.h>
 
 /* Starts `lunarch -x driver` with one end of a new socket. Its environment is ours, but for the lock's password; every

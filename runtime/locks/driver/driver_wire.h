@@ -8,7 +8,6 @@
 #include "locks/driver/driver_messages.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Bytes of one message. More than a socket takes at first: the elector raises the limits of both ends. */
 #define DRIVER_MAX (RECORD_MAX_BYTES + 32 * 1024)

@@ -16,7 +16,7 @@
 
 struct etcd_hub {
 	struct etcd_server *server;
-	struct etcd_watch *first, *cursor, *telling;
+	struct etcd_watch *first, *telling;
 	struct lock_call wait;
 	struct grpc_call stream;
 	struct etcd_watch **watches; /* the stream's, by number; NULL where one has gone */
@@ -27,7 +27,7 @@ struct etcd_hub {
 	bool says_progress; /* this server has answered a progress request */
 	int unanswered;
 	struct instant since;
-	ev_timer begin, tell, alive;
+	ev_timer begin, alive;
 	nsec retry;
 };
 
@@ -44,39 +44,34 @@ static struct ev_loop *hub_loop(const struct etcd_hub *h)
 	return h->server->base.env->loop;
 }
 
-static void hub_tell_soon(struct etcd_hub *h)
-{
-	if (ev_is_active(&h->tell))
-		return;
-	ev_timer_set(&h->tell, 0., 0.);
-	ev_timer_start(hub_loop(h), &h->tell);
-}
-
 static bool watch_has_news(const struct etcd_watch *w)
 {
-	return !w->busy && (w->nudge || w->news > w->known);
+	return w->hub && !w->busy && (w->nudge || w->news > w->known);
 }
 
-static void hub_on_tell(struct ev_loop *, ev_timer *timer, int)
+/* By way of the loop. */
+static void watch_tell(struct etcd_watch *w)
 {
-	struct etcd_hub *h = timer->data;
-	struct lock_server *s = &h->server->base;
+	if (watch_has_news(w))
+		lock_member_tell(w->member);
+}
 
-	lock_server_hold(s); /* who is told may close the last lock */
-	for (h->cursor = h->first; h->cursor;) {
-		struct etcd_watch *w = h->cursor;
-		h->cursor = w->next;
-		if (!watch_has_news(w))
-			continue;
-		w->news = 0;
-		w->nudge = false;
-		h->telling = w;
-		w->changed(w->arg);
-		if (h->telling == w)
-			watch_forget_seen(w);
-		h->telling = NULL;
-	}
-	lock_server_put(s);
+static void watch_on_told(void *arg)
+{
+	struct etcd_watch *w = arg;
+	struct etcd_hub *h = w->hub;
+
+	if (!watch_has_news(w))
+		return;
+	lock_server_hold(&h->server->base); /* who is told may close the last lock */
+	w->news = 0;
+	w->nudge = false;
+	h->telling = w;
+	w->changed(w->arg);
+	if (h->telling)
+		watch_forget_seen(w);
+	h->telling = NULL;
+	lock_server_put(&h->server->base);
 }
 
 Etcd__KeyValue *etcd_watch_take_seen(struct etcd_watch *w)
@@ -102,8 +97,7 @@ static void watch_add_news(struct etcd_watch *w, int64_t revision, Etcd__KeyValu
 	}
 	if (revision > w->news)
 		w->news = revision;
-	if (watch_has_news(w))
-		hub_tell_soon(w->hub);
+	watch_tell(w);
 }
 
 static void hub_nudge_all(struct etcd_hub *h)
@@ -111,8 +105,8 @@ static void hub_nudge_all(struct etcd_hub *h)
 	for (struct etcd_watch *w = h->first; w; w = w->next) {
 		w->nudge = true;
 		watch_forget_seen(w);
+		watch_tell(w);
 	}
-	hub_tell_soon(h);
 }
 
 void etcd_watch_settle(struct etcd_watch *w, int64_t known)
@@ -123,8 +117,7 @@ void etcd_watch_settle(struct etcd_watch *w, int64_t known)
 		if (known >= w->latest)
 			watch_forget_seen(w);
 	}
-	if (w->hub && watch_has_news(w))
-		hub_tell_soon(w->hub);
+	watch_tell(w);
 }
 
 /* ---- the stream ---- */
@@ -207,8 +200,8 @@ static void hub_suspend_advice(struct etcd_hub *h)
 	for (struct etcd_watch *w = h->first; w; w = w->next) {
 		w->nudge |= w->advice;
 		w->suspended |= w->advice;
+		watch_tell(w);
 	}
-	hub_tell_soon(h);
 }
 
 /* false: the stream is of no use. */
@@ -379,9 +372,8 @@ struct etcd_hub *etcd_hub_new(struct etcd_server *s)
 	h->wait = (struct lock_call){ .ready = hub_on_ready, .lost = hub_on_lost };
 	h->stream = (struct grpc_call){ .message = stream_on_message, .ended = stream_on_ended };
 	ev_timer_init(&h->begin, hub_on_begin, 0., 0.);
-	ev_timer_init(&h->tell, hub_on_tell, 0., 0.);
 	ev_init(&h->alive, stream_on_alive);
-	h->begin.data = h->tell.data = h->alive.data = h;
+	h->begin.data = h->alive.data = h;
 	return h;
 }
 
@@ -390,7 +382,6 @@ void etcd_hub_free(struct etcd_hub *h)
 	etcd_server_forget(h->server, &h->wait);
 	etcd_link_cancel(h->server->base.notices, &h->stream);
 	ev_timer_stop(hub_loop(h), &h->begin);
-	ev_timer_stop(hub_loop(h), &h->tell);
 	ev_timer_stop(hub_loop(h), &h->alive);
 	free(h->watches);
 	free(h);
@@ -400,6 +391,8 @@ void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w, void (*changed)(
 {
 	w->changed = changed;
 	w->arg = arg;
+	w->member->changed = watch_on_told;
+	w->member->arg = w;
 	if (w->suspended && grpc_under_way(&h->stream))
 		stream_add_watch(h, w);
 	w->suspended = false;
@@ -423,8 +416,6 @@ void etcd_watch_stop(struct etcd_watch *w)
 
 	if (!h)
 		return;
-	if (h->cursor == w)
-		h->cursor = w->next;
 	if (h->telling == w)
 		h->telling = NULL;
 	*w->slot = w->next;

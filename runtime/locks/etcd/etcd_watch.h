@@ -11,12 +11,14 @@
 
 struct etcd_hub;
 struct etcd_server;
+struct lock_member;
 
 /* A key that is watched; embedded in the lock, zero before the first use. */
 struct etcd_watch {
 	struct etcd_watch *next, **slot;
-	struct etcd_hub *hub; /* NULL: not watched */
-	const char *key;      /* borrowed */
+	struct etcd_hub *hub;       /* NULL: not watched */
+	const char *key;            /* borrowed, as is the next */
+	struct lock_member *member; /* by which the lock is told */
 	void (*changed)(void *arg);
 	void *arg;
 	int64_t known;        /* the lock has seen the store as of this revision */

@@ -591,6 +591,7 @@ static struct lock *etcd_open(struct lock_env *env, const char *text, const stru
 	l->server = (struct etcd_server *)lock_server_get(env, &etcd_server_ops, &place);
 	l->call = (struct grpc_call){ .message = etcd_on_message, .ended = etcd_on_ended };
 	l->watch.key = key;
+	l->watch.member = &l->user.member;
 	lock_user_init(&l->user, ops, &etcd_ops, shown, &l->server->base, key);
 	return &l->user.lock;
 }

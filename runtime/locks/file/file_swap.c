@@ -3,7 +3,6 @@
 #include "base/hash.h"
 #include "locks/file/kernel_lock.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,6 @@
 #include "locks/lock_user.h"
 #include "loop/offload.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>

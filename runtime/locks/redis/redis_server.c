@@ -5,7 +5,6 @@
 #include "locks/redis/redis_scripts.h"
 
 #include <hiredis/hiredis.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
