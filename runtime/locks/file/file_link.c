@@ -381,11 +381,7 @@ static void settle_link(struct file_op *o, struct link_place *p, uint64_t number
 
 static void link_temp(struct file_op *o, struct link_place *p, uint64_t number)
 {
-	/* Checked last, right before the write: a process that was stopped before this line must not write after its
-	 * deadline. */
-	if (file_op_too_late(o)) {
-		err_set(&o->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", o->path);
-		file_op_fail(o);
+	if (file_op_in_time(o) < 0) {
 		file_op_drop_temp(o, &p->inner);
 		return;
 	}

@@ -23,6 +23,15 @@ bool file_op_too_late(const struct file_op *o)
 	return atomic_load(&o->cancelled) || instant_passed(o->by, clock_now());
 }
 
+int file_op_in_time(struct file_op *o)
+{
+	if (!file_op_too_late(o))
+		return 0;
+	err_set(&o->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", o->path);
+	file_op_fail(o);
+	return -1;
+}
+
 /* ---- the place ---- */
 
 /* A file server's locks are leases themselves: a client that is cut off from the network loses its lock without being

@@ -81,6 +81,10 @@ bool file_op_too_late(const struct file_op *o);
 void file_op_fail(struct file_op *o);                     /* the outcome that o->err means: surely not applied */
 int file_op_foreign(struct file_op *o, const char *what); /* -1 */
 
+/* Right before what replaces the record: a process that was stopped must not write after its deadline. -1: it is too late,
+ * and nothing was changed. */
+int file_op_in_time(struct file_op *o);
+
 /* Opens the directory that holds o->path, and checks its file system and the marker. 0, -1. */
 int file_op_open_place(struct file_op *o, struct file_place *p);
 

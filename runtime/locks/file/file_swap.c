@@ -107,13 +107,8 @@ static void remove_record(struct file_op *s, const struct file_place *p, const c
 /* Under the kernel lock. */
 static void replace_record(struct file_op *s, const struct file_place *p)
 {
-	/* Checked last, right before the write: a process that was stopped before this line must not write after its
-	 * deadline. */
-	if (file_op_too_late(s)) {
-		err_set(&s->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", s->path);
-		file_op_fail(s);
+	if (file_op_in_time(s) < 0)
 		return;
-	}
 	if (file_op_close_temp(s) < 0) {
 		file_op_fail(s);
 		return;

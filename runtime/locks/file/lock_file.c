@@ -23,14 +23,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* The kind of file system that the directory is on decides what may be done on the loop. */
-enum place {
-	IN_MEMORY, /* no device to wait for, nothing to make durable: all of it on the loop */
-	ON_DISK, /* local: a record is in the page cache, since it is written or watched all the time, so it is read on
-	          * the loop; writing waits for the device and goes off it */
-	REMOTE,  /* a server that may not answer, or a file system of which little is known: everything off the loop */
-};
-
 struct file_lock;
 
 /* The work of one operation. It is the lock's until it is done. If the operation ends before, what a thread has begun
@@ -54,7 +46,9 @@ struct file_lock {
 	bool kept_out; /* which is made already */
 	bool unclean;  /* what was to remove dead processes' files from the directory has not been done */
 	bool shared;   /* ?shared=link */
-	enum place place;
+	/* What may be done on the loop, by the kind of file system: in memory all; on disk reads alone, since a record is
+	 * in the page cache; elsewhere nothing. */
+	enum file_system place;
 	const struct file_system_type *type; /* of the directory when it was opened */
 	unsigned number, serial;             /* for the names of temporary files */
 	struct file_turn turn;               /* waiting: the operation has not begun its work */
@@ -80,11 +74,11 @@ static void file_dir_of(const struct file_lock *l, char *out)
 	strcpy(out + len, len ? "" : "/");
 }
 
-static enum place file_place_of(const struct file_lock *l)
+static enum file_system file_place_of(const struct file_lock *l)
 {
 	if (l->shared || (l->marker && *l->marker == '/')) /* which may be anywhere */
-		return REMOTE;
-	return l->type->is == FILE_SYSTEM_MEMORY ? IN_MEMORY : l->type->is == FILE_SYSTEM_DISK ? ON_DISK : REMOTE;
+		return FILE_SYSTEM_SHARED;
+	return l->type->is;
 }
 
 /* What file system the directory is on now. If it cannot be asked, what was known stays. */
@@ -122,9 +116,9 @@ static struct file_job *job_new(struct file_lock *l)
 	j->op.path = j->path;
 	j->op.marker = j->marker;
 	j->op.shared = l->shared;
-	j->op.local = l->place != REMOTE;
-	j->op.in_memory = l->place == IN_MEMORY;
-	j->op.may_wait = l->place != IN_MEMORY;
+	j->op.local = l->place < FILE_SYSTEM_LOCAL;
+	j->op.in_memory = l->place == FILE_SYSTEM_MEMORY;
+	j->op.may_wait = l->place != FILE_SYSTEM_MEMORY;
 	j->op.by = give_up_at(l->user.op.by);
 	return j;
 }
@@ -146,15 +140,13 @@ static void file_fill_about(const struct file_lock *l)
 	struct lock_about *a = l->user.about;
 
 	*a = (struct lock_about){ 0 };
-	snprintf(a->server, sizeof a->server, "%s%s", l->type->name, l->shared ? ", by shared=link" : "");
+	snprintf(a->server, sizeof a->server, "%s%s%s", l->type->name, l->shared ? ", by shared=link" : "",
+	         l->marker ? ", with must_exist set" : "");
 	if (l->type->is == FILE_SYSTEM_SHARED && !l->marker)
 		snprintf(
 			a->warning, sizeof a->warning,
 			"no must_exist=FILE is set: a machine on which this is not mounted would lead by itself, in what is there instead; "
 			"name a file that is only there if it is");
-	else if (l->marker)
-		snprintf(a->server, sizeof a->server, "%s%s, with must_exist set", l->type->name,
-		         l->shared ? ", by shared=link" : "");
 }
 
 static void file_forget_last(struct file_lock *l)
@@ -235,6 +227,20 @@ static void file_on_detach(struct lock_op *op)
 	file_turn_over(l->user.env);
 }
 
+/* false: the kernel lock is another's, and may not be waited for here. */
+static bool job_do(struct file_job *j)
+{
+	if (j->writing && !j->op.shared)
+		return file_swap_write(&j->op);
+	if (j->listing)
+		file_list(&j->op, &j->found);
+	else if (j->writing)
+		file_link_write(&j->op);
+	else
+		(j->op.shared ? file_link_read : file_swap_read)(&j->op);
+	return true;
+}
+
 static void job_work(struct offload_job *off)
 {
 	struct file_job *j = (struct file_job *)off;
@@ -245,14 +251,7 @@ static void job_work(struct offload_job *off)
 		file_swap_drop(&j->op);
 		return;
 	}
-	if (j->listing)
-		file_list(&j->op, &j->found);
-	else if (j->op.shared)
-		(j->writing ? file_link_write : file_link_read)(&j->op);
-	else if (j->writing)
-		file_swap_write(&j->op);
-	else
-		file_swap_read(&j->op);
+	job_do(j);
 }
 
 static void job_on_worked(struct offload_job *off)
@@ -280,12 +279,9 @@ static bool file_try_here(struct file_lock *l)
 
 	if (j->op.outcome != LOCK_OK)
 		return true;
-	if (j->listing || l->place == REMOTE || (j->writing && l->place == ON_DISK))
+	if (j->listing || l->place >= FILE_SYSTEM_LOCAL || (j->writing && l->place == FILE_SYSTEM_DISK))
 		return false;
-	if (j->writing)
-		return file_swap_write(&j->op);
-	file_swap_read(&j->op);
-	return true;
+	return job_do(j);
 }
 
 static void file_name_temp(struct file_lock *l, struct file_op *o)
@@ -363,11 +359,11 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 	l->changed_arg = arg;
 	if (file_hub_watches(&l->notice))
 		return true;
-	if (l->place == REMOTE)
+	if (l->place >= FILE_SYSTEM_LOCAL)
 		return false;
 	file_look_at_place(l); /* after a directory went away, another file system may be there now */
 	file_dir_of(l, dir);
-	return l->place != REMOTE && file_hub_watch(l->user.env, &l->notice, dir, l->looked);
+	return l->place < FILE_SYSTEM_LOCAL && file_hub_watch(l->user.env, &l->notice, dir, l->looked);
 }
 
 static void file_free(struct lock_user *u)
