@@ -254,7 +254,7 @@ static void happen(struct world *w)
 		return;
 	case 7:
 		if (draw(w, 4) == 0)
-			sim_store_delete(w->store, LOCK);
+			sim_store_delete(w->store, LOCK, false);
 		return;
 	default:
 		sim_store_loss(w->store, (double)draw(w, 30) / 100);
