@@ -11,26 +11,6 @@ void wire_begin(struct buf *m, uint32_t type)
 	wire_u32(m, type);
 }
 
-void wire_u8(struct buf *m, uint8_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_u32(struct buf *m, uint32_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_u64(struct buf *m, uint64_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_i64(struct buf *m, int64_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
 void wire_str(struct buf *m, const char *s)
 {
 	size_t size = strlen(s ? s : "") + 1;
@@ -59,51 +39,28 @@ static const void *wire_take(struct wire *w, size_t len)
 	return w->at - len;
 }
 
-/* Copies a number out; leaves 0 in it when the message is too short. */
-static void wire_get_number(struct wire *w, void *number, size_t size)
-{
-	const void *bytes = wire_take(w, size);
-
-	if (bytes)
-		memcpy(number, bytes, size);
-}
+#define WIRE_NUMBER(type)                                      \
+	void wire_##type(struct buf *m, WIRE_C_##type v)       \
+	{                                                      \
+		buf_add(m, &v, sizeof v);                      \
+	}                                                      \
+	WIRE_C_##type wire_get_##type(struct wire *w)          \
+	{                                                      \
+		WIRE_C_##type v = 0;                           \
+		const void *bytes = wire_take(w, sizeof v);    \
+		if (bytes) /* else the message is too short */ \
+			memcpy(&v, bytes, sizeof v);           \
+		return v;                                      \
+	}
+WIRE_NUMBER(u8)
+WIRE_NUMBER(u32)
+WIRE_NUMBER(u64)
+WIRE_NUMBER(i64)
 
 uint32_t wire_start(struct wire *w, const void *data, size_t len, size_t most)
 {
 	*w = (struct wire){ .at = data, .end = (const unsigned char *)data + len, .bad = len > most };
 	return wire_get_u32(w);
-}
-
-uint8_t wire_get_u8(struct wire *w)
-{
-	uint8_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-uint32_t wire_get_u32(struct wire *w)
-{
-	uint32_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-uint64_t wire_get_u64(struct wire *w)
-{
-	uint64_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-int64_t wire_get_i64(struct wire *w)
-{
-	int64_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
 }
 
 const char *wire_get_str(struct wire *w)

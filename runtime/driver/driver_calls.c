@@ -13,7 +13,7 @@
 
 struct driver_call {
 	struct driver *driver;
-	struct driver_call *next, **link;
+	LIST_ENTRY(driver_call) place; /* in the driver's list */
 	enum driver_kind kind;
 	uint64_t id;
 	struct instant by;
@@ -43,8 +43,6 @@ static struct driver_call *call_new(struct driver *d, const struct driver_ask *q
 	struct driver_call *c = mem_zero(sizeof *c);
 
 	*c = (struct driver_call){ .driver = d,
-		                   .next = d->calls,
-		                   .link = &d->calls,
 		                   .kind = (enum driver_kind)q->kind,
 		                   .id = q->id,
 		                   .by = { .raw = q->by_raw, .boot = q->by_boot },
@@ -54,18 +52,14 @@ static struct driver_call *call_new(struct driver *d, const struct driver_ask *q
 		                   .text = mem_dup(q->text),
 		                   .floor = q->floor,
 		                   .flags = q->flags };
-	if (c->next)
-		c->next->link = &c->next;
-	d->calls = c;
+	LIST_INSERT_HEAD(&d->calls, c, place);
 	return c;
 }
 
 static void call_free(struct driver_call *c)
 {
 	timer_stop(c->driver->timeline, &c->timer);
-	*c->link = c->next;
-	if (c->next)
-		c->next->link = c->link;
+	LIST_REMOVE(c, place);
 	free(c->key);
 	free(c->expected);
 	free(c->waited_out);
@@ -231,15 +225,15 @@ void driver_calls_begin(struct driver *d, const struct driver_ask *q)
 
 void driver_calls_opened(struct driver *d)
 {
-	for (struct driver_call *c = d->calls, *next; c; c = next) {
-		next = c->next;
+	for (struct driver_call *c = LIST_FIRST(&d->calls), *next; c; c = next) {
+		next = LIST_NEXT(c, place);
 		call_start(c);
 	}
 }
 
 void driver_calls_cancel(struct driver *d, uint64_t id)
 {
-	for (struct driver_call *c = d->calls; c; c = c->next)
+	for (struct driver_call *c = LIST_FIRST(&d->calls); c; c = LIST_NEXT(c, place))
 		if (c->id == id) {
 			call_stop(c, CANCELLED);
 			return;
@@ -248,6 +242,6 @@ void driver_calls_cancel(struct driver *d, uint64_t id)
 
 void driver_calls_fini(struct driver *d)
 {
-	while (d->calls)
-		call_free(d->calls);
+	while (!LIST_EMPTY(&d->calls))
+		call_free(LIST_FIRST(&d->calls));
 }

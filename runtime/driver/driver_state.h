@@ -11,9 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct driver_call;
-struct driver_notices;
+#include <sys/queue.h>
 
 enum driver_state {
 	DRIVER_IS_NEW,     /* nobody has said which lock file */
@@ -26,8 +24,8 @@ struct driver {
 	struct script *script;     /* borrowed */
 	int functions;             /* registry reference: what lua/driver/driver.lua returns */
 	enum driver_state state;
-	struct driver_call *calls;
-	struct driver_notices *watches;
+	LIST_HEAD(, driver_call) calls;
+	LIST_HEAD(, driver_notices) watches;
 	uint64_t watches_begun;
 	struct driver_log log;
 	struct {

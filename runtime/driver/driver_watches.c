@@ -13,7 +13,7 @@
 
 struct driver_notices {
 	struct driver *driver;
-	struct driver_notices *next, **link;
+	LIST_ENTRY(driver_notices) place; /* in the driver's list */
 	char *key;
 	bool wanted;
 	uint64_t number;    /* of the task, told to its `changed`: one of an earlier task says nothing */
@@ -28,9 +28,7 @@ struct driver_notices {
 static void watch_free(struct driver_notices *w)
 {
 	timer_stop(w->driver->timeline, &w->timer);
-	*w->link = w->next;
-	if (w->next)
-		w->next->link = w->link;
+	LIST_REMOVE(w, place);
 	free(w->key);
 	free(w->why);
 	free(w);
@@ -46,10 +44,10 @@ static void say_watching(const struct driver_notices *w)
 
 static struct driver_notices *watch_find(const struct driver *d, const char *key, uint64_t number)
 {
-	struct driver_notices *w = d->watches;
+	struct driver_notices *w = LIST_FIRST(&d->watches);
 
 	while (w && (key ? strcmp(w->key, key) != 0 : w->number != number))
-		w = w->next;
+		w = LIST_NEXT(w, place);
 	return w;
 }
 
@@ -139,12 +137,8 @@ static void watch_want(struct driver *d, const char *key)
 {
 	struct driver_notices *w = mem_zero(sizeof *w);
 
-	*w = (struct driver_notices){
-		.driver = d, .next = d->watches, .link = &d->watches, .key = mem_dup(key), .wanted = true
-	};
-	if (w->next)
-		w->next->link = &w->next;
-	d->watches = w;
+	*w = (struct driver_notices){ .driver = d, .key = mem_dup(key), .wanted = true };
+	LIST_INSERT_HEAD(&d->watches, w, place);
 	timer_init(d->timeline, &w->timer, watch_on_time);
 	if (d->state == DRIVER_IS_OPEN)
 		watch_begin(w);
@@ -169,12 +163,12 @@ void driver_watches_want(struct driver *d, const char *key, bool on)
 
 void driver_watches_opened(struct driver *d)
 {
-	for (struct driver_notices *w = d->watches; w; w = w->next)
+	for (struct driver_notices *w = LIST_FIRST(&d->watches); w; w = LIST_NEXT(w, place))
 		watch_begin(w);
 }
 
 void driver_watches_fini(struct driver *d)
 {
-	while (d->watches)
-		watch_free(d->watches);
+	while (!LIST_EMPTY(&d->watches))
+		watch_free(LIST_FIRST(&d->watches));
 }

@@ -13,7 +13,7 @@
 #define ROOM_OF_A_WAIT 10000 /* a wait that raises counts as so many instructions */
 
 struct task {
-	struct task *next, **link; /* in its scope */
+	LIST_ENTRY(task) place; /* in its scope */
 	struct task *ready_next;
 	struct scope *scope;
 	lua_State *co;
@@ -530,11 +530,7 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	};
 	timer_init(scope->sched->timeline, &t->timer, task_on_timer);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
-	t->next = scope->tasks;
-	t->link = &scope->tasks;
-	if (t->next)
-		t->next->link = &t->next;
-	scope->tasks = t;
+	LIST_INSERT_HEAD(&scope->tasks, t, place);
 	make_ready(t);
 	return t;
 }
@@ -550,19 +546,13 @@ void task_insist(struct task *t)
 	t->insists = true;
 }
 
-static void unlink_task(struct task *t)
-{
-	*t->link = t->next;
-	if (t->next)
-		t->next->link = t->link;
-}
-
 void scope_fini(struct scope *scope)
 {
-	while (scope->tasks) {
-		struct task *t = scope->tasks;
+	struct task *t;
+
+	while ((t = LIST_FIRST(&scope->tasks))) {
 		timer_stop(scope->sched->timeline, &t->timer);
-		unlink_task(t);
+		LIST_REMOVE(t, place);
 		free(t);
 	}
 }
@@ -611,7 +601,7 @@ static void task_finish(struct task *t, int nresults)
 	else if (!o.ok && !o.cancelled)
 		scope->failed(scope, &o);
 	luaL_unref(scope->sched->L, LUA_REGISTRYINDEX, t->reference);
-	unlink_task(t);
+	LIST_REMOVE(t, place);
 	free(t);
 	scope_check_idle(scope);
 }
@@ -693,26 +683,22 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
 
 void bond_make(struct scope *scope, struct bond *b, void (*over_now)(struct bond *))
 {
-	*b = (struct bond){ .next = scope->bonds, .link = &scope->bonds, .over = over_now };
-	if (b->next)
-		b->next->link = &b->next;
-	scope->bonds = b;
+	*b = (struct bond){ .tied = true, .over = over_now };
+	LIST_INSERT_HEAD(&scope->bonds, b, place);
 }
 
 void bond_cut(struct bond *b)
 {
-	if (!b->link)
-		return;
-	*b->link = b->next;
-	if (b->next)
-		b->next->link = b->link;
-	b->link = NULL;
+	if (b->tied)
+		LIST_REMOVE(b, place);
+	b->tied = false;
 }
 
 static void end_bonds(struct scope *scope)
 {
-	while (scope->bonds) {
-		struct bond *b = scope->bonds;
+	struct bond *b;
+
+	while ((b = LIST_FIRST(&scope->bonds))) {
 		bond_cut(b);
 		b->over(b);
 	}
@@ -725,9 +711,9 @@ void scope_end(struct scope *scope, const char *why, double kill_after)
 	if (first)
 		scope->over = why;
 	/* Before the tasks: one that waits for a child stops it, too, and with less time. */
-	for (struct scope_child *c = scope->children; c; c = c->next)
+	for (struct scope_child *c = LIST_FIRST(&scope->children); c; c = LIST_NEXT(c, place))
 		c->stop(c, kill_after);
-	for (struct task *t = scope->tasks; first && t; t = t->next)
+	for (struct task *t = LIST_FIRST(&scope->tasks); first && t; t = LIST_NEXT(t, place))
 		task_cancel_now(t);
 	if (first)
 		end_bonds(scope);
@@ -736,22 +722,16 @@ void scope_end(struct scope *scope, const char *why, double kill_after)
 
 void scope_add_child(struct scope *scope, struct scope_child *c)
 {
-	c->next = scope->children;
-	c->link = &scope->children;
-	if (c->next)
-		c->next->link = &c->next;
-	scope->children = c;
+	LIST_INSERT_HEAD(&scope->children, c, place);
 }
 
 void scope_drop_child(struct scope_child *c)
 {
-	*c->link = c->next;
-	if (c->next)
-		c->next->link = c->link;
+	LIST_REMOVE(c, place);
 }
 
 void scope_check_idle(struct scope *scope)
 {
-	if (scope->over && !scope->tasks && !scope->children && scope->idle)
+	if (scope->over && LIST_EMPTY(&scope->tasks) && LIST_EMPTY(&scope->children) && scope->idle)
 		scope->idle(scope);
 }

@@ -16,6 +16,7 @@
 #include <ev.h>
 #include <lua.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 
 struct sched;
 struct task;
@@ -30,14 +31,15 @@ struct election;
 
 /* Embedded in an object that must know of a scope's end. */
 struct bond {
-	struct bond *next, **link;   /* link NULL: it belongs to no scope */
+	LIST_ENTRY(bond) place;      /* in its scope's list */
+	bool tied;                   /* it is in that list */
 	void (*over)(struct bond *); /* called at the scope's end, after bond_cut. Must not call into Lua */
 };
 
 /* Embedded in a child process (child.c). The scope's end stops the child and waits for it. stop is called again if
  * there is less time than before. */
 struct scope_child {
-	struct scope_child *next, **link;
+	LIST_ENTRY(scope_child) place;
 	void (*stop)(struct scope_child *, double kill_after_s);
 };
 
@@ -70,9 +72,9 @@ struct scope {
 	uint64_t term;
 	uint32_t next;    /* the number of an on_next that no term has taken; 0: it is the term's */
 	const char *over; /* static text: the error that its waits raise; NULL: the scope is not over */
-	struct task *tasks;
-	struct scope_child *children;
-	struct bond *bonds;
+	LIST_HEAD(, task) tasks;
+	LIST_HEAD(, scope_child) children;
+	LIST_HEAD(, bond) bonds;
 	struct waits rests;           /* for their next turn: until a time, or until it drains */
 	bool draining;                /* no task rests in it any more */
 	void (*idle)(struct scope *); /* called when it is over and has no task and no child any more; may be NULL */

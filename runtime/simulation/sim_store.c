@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 struct sim_entry {
 	struct sim_entry *next;
@@ -40,8 +41,8 @@ struct sim_lock { /* one node's lock on an entry */
  * reach the store. */
 struct sim_request {
 	struct timer timer;
-	struct sim_request *next, **prev;
-	struct sim_lock *asker; /* NULL: it has given up */
+	LIST_ENTRY(sim_request) place; /* in the store's list */
+	struct sim_lock *asker;        /* NULL: it has given up */
 	struct sim_store *store;
 	struct sim_entry *entry;
 	bool write, replying;
@@ -54,7 +55,7 @@ struct sim_request {
 struct sim_store {
 	struct timeline *world;
 	struct sim_entry *entries;
-	struct sim_request *requests;
+	LIST_HEAD(, sim_request) requests;
 	uint64_t random;
 	double latency, loss;
 	bool down;
@@ -86,9 +87,7 @@ static void request_drop(struct sim_request *q)
 	timer_stop(q->store->world, &q->timer);
 	if (q->asker)
 		q->asker->request = NULL;
-	*q->prev = q->next;
-	if (q->next)
-		q->next->prev = q->prev;
+	LIST_REMOVE(q, place);
 	record_fini(&q->record);
 	free(q);
 }
@@ -245,17 +244,10 @@ static struct sim_request *sim_lock_send(struct sim_lock *p, bool write, struct 
 	struct sim_request *q = mem_zero(sizeof *q);
 	struct instant now = clock_now();
 
-	*q = (struct sim_request){ .asker = p,
-		                   .store = s,
-		                   .entry = p->entry,
-		                   .write = write,
-		                   .link = p->link,
-		                   .next = s->requests,
-		                   .prev = &s->requests,
-		                   .result.sent_at = now };
-	if (q->next)
-		q->next->prev = &q->next;
-	s->requests = q;
+	*q = (struct sim_request){
+		.asker = p, .store = s, .entry = p->entry, .write = write, .link = p->link, .result.sent_at = now
+	};
+	LIST_INSERT_HEAD(&s->requests, q, place);
 	record_init(&q->record);
 	timer_init(s->world, &q->timer, request_on_timer);
 	timer_start(s->world, &q->timer, network_delay(s));
@@ -395,8 +387,8 @@ struct sim_store *sim_store_new(struct timeline *world, uint64_t seed)
 
 void sim_store_free(struct sim_store *s)
 {
-	while (s->requests)
-		request_drop(s->requests);
+	while (!LIST_EMPTY(&s->requests))
+		request_drop(LIST_FIRST(&s->requests));
 	while (s->entries) {
 		struct sim_entry *e = s->entries;
 		s->entries = e->next;
