@@ -450,7 +450,7 @@ static void sim_on_log(void *arg, enum log_level level, const struct log_about *
 {
 	struct sim *s = arg;
 
-	testing_event(s->setup.testing, sim_now(s), s->current ? s->current->name : NULL, level, event, text, about);
+	s->setup.event(s->setup.testing, sim_now(s), s->current ? s->current->name : NULL, level, event, text, about);
 }
 
 /* ---- beginning and end ---- */

@@ -14,7 +14,33 @@
 #include "runner/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"
-#include "simulation/testing.h"
+
+struct testing;
+
+struct testing_node { /* what a node's natives need to ask the test's stubs; borrowed by script_spec */
+	struct testing *testing;
+	const char *name;
+};
+
+struct testing_machine {
+	const char *name;
+	const char *const *args;      /* the script's; NULL-terminated */
+	const char *const *arguments; /* as behind `lunarch run`: "run", then options; NULL-terminated */
+	const char *const *env;       /* "NAME=VALUE", or "NAME" for a variable that it has not; NULL-terminated */
+};
+
+struct testing_setup {      /* what a test says, and who hears of it (testing.c) */
+	const char *script; /* path */
+	const struct testing_machine *machines;
+	uint32_t count;
+	uint32_t seed;
+	struct testing *testing;
+	/* A line of a node's log. node NULL: nobody's. */
+	void (*event)(struct testing *t, double at, const char *node, enum log_level level, const char *event,
+	              const char *text, const struct log_about *about);
+	/* For script_spec: stub(kind, request) -> reply, or nil and why. [-2, +(1|2), e]; arg: struct testing_node */
+	int (*stub)(lua_State *node, void *arg);
+};
 
 struct sim_message { /* as elector and worker send it to each other */
 	struct sim_message *next;

@@ -562,7 +562,7 @@ static void node_load(struct sim_node *n)
 		.natives = api_open,
 		.send = node_script_sends,
 		.arg = n,
-		.stub = testing_stub,
+		.stub = n->sim->setup.stub,
 		.stub_arg = &n->stubs,
 	};
 	n->script = script_new(&n->spec);

@@ -93,7 +93,7 @@ static void add_circumstances(lua_State *L, const struct testing_node *n, lua_St
 	bind_set_text(L, "lock", scope->marker->lock);
 }
 
-int testing_stub(lua_State *node, void *arg)
+static int testing_stub(lua_State *node, void *arg)
 {
 	const struct testing_node *n = arg;
 	lua_State *L = n->testing->L;
@@ -122,8 +122,8 @@ int testing_stub(lua_State *node, void *arg)
 	return 2;
 }
 
-void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event,
-                   const char *text, const struct log_about *about)
+static void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event,
+                          const char *text, const struct log_about *about)
 {
 	static const char *const levels[] = { "debug", "info", "warn", "error" };
 	lua_State *L = t->L;
@@ -211,7 +211,9 @@ static int world_open(lua_State *L)
 	struct testing *t = testing_of(L);
 	struct testing_setup setup = { .script = luaL_checkstring(L, 1),
 		                       .seed = (uint32_t)luaL_checkinteger(L, 3),
-		                       .testing = t };
+		                       .testing = t,
+		                       .event = testing_event,
+		                       .stub = testing_stub };
 	struct err err;
 
 	lua_pushvalue(L, 4);

@@ -3,6 +3,7 @@
  * sim:clock(NODE, N), in the tests below, puts the N-th there. */
 #include "base/mem.h"
 #include "simulation/sim.h"
+#include "simulation/testing.h"
 #include "tap.h"
 
 #include <stdlib.h>
