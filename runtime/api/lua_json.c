@@ -95,7 +95,7 @@ static bool push_number(struct json_text *t)
 	return true;
 }
 
-/* Behind a backslash and a u. -1: it is none. */
+/* Reads the four digits behind a backslash and a u. -1: they are none. */
 static long hex4(const char *p)
 {
 	char digits[5] = "";
@@ -400,7 +400,7 @@ static bool is_declared_array(lua_State *L, int table)
 	return same;
 }
 
-/* Or an object. *count: its values. */
+/* Whether the table is an array; else it is an object. *count: its values. */
 static bool is_array(lua_State *L, int table, const struct path *p, lua_Integer *count)
 {
 	lua_Integer greatest = 0, positions = 0, names = 0;

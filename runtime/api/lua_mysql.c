@@ -99,7 +99,7 @@ static struct conn *conn_of_wait(struct wait *w)
 
 /* ---- closing ---- */
 
-/* Without a farewell to the server: a write could block. */
+/* Closes it without a farewell to the server: a write could block. */
 static void handle_close(MYSQL *my)
 {
 	my_socket fd = mysql_get_socket(my);
@@ -263,7 +263,7 @@ static void login_on_done(struct offload_job *j)
 	if (l->good) {
 		c->my = l->my;
 		l->my = NULL;
-		/* For TLS, whose reads do not say MSG_DONTWAIT. */
+		/* TLS reads without MSG_DONTWAIT. */
 		int fd = mysql_get_socket(c->my);
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 		fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -188,7 +188,7 @@ static uint64_t address(const char *stat, int number)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* Where the arguments of this process lie. false: the kernel does not say. */
+/* Finds where the arguments of this process lie. false: the kernel does not say. */
 static bool find_arguments(char **from, size_t *size)
 {
 	char text[1024];

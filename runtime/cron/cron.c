@@ -320,7 +320,7 @@ static void next_day(struct date *d)
 		next_month(d);
 }
 
-/* Of a day in a month that is meant. */
+/* Whether a day is meant, in a month that is. */
 static bool day_matches(const struct cron *c, const struct date *d)
 {
 	bool day = c->day >> d->day & 1, weekday = c->weekday >> d->weekday & 1;

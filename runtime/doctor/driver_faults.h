@@ -20,18 +20,18 @@ enum driver_fault {
 	DRIVER_FAULT_STORE_AGAIN, /* the request is sent again, and that answer counts */
 };
 
-/* Of the driver that the locks of this env share, one at a time: made before one is started, freed after the env. */
+/* Sits at the driver that the locks of this env share. It is made before one is started, and freed after the env. */
 struct driver_faults *driver_faults_new(struct ev_loop *loop, struct lock_env *env);
 void driver_faults_free(struct driver_faults *f); /* NULL: nothing */
 
-/* To the next operation; once. Instead of an earlier call's. Here and below, false: no driver was ever started, so this
+/* The next operation has this fault, once, instead of one that was asked for before. Here and below, false: no driver was ever started, so this
  * is no lock in Lua. */
 bool driver_fault_next(struct driver_faults *f, enum driver_fault fault, int n);
 
 /* The next write is of this text, whatever it is, in place of its record; it makes no doubt, and waits for none. */
 bool driver_fault_raw(struct driver_faults *f, const char *text, size_t len);
 
-/* Of the last DRIVER_FAULT_STORE_*: so many requests were sent by its operation that the nth was among them. */
+/* Whether the last DRIVER_FAULT_STORE_* came about: so many requests were sent by its operation that the nth was among them. */
 bool driver_fault_met(const struct driver_faults *f);
 
 /* Sends the signal to the driver, as it runs now: SIGKILL, SIGSTOP, SIGCONT. false: none runs. */

@@ -332,7 +332,7 @@ static void full_turn_back(struct full *f)
 	}
 }
 
-/* Of a URL what is behind the scratch record's: "-swap". */
+/* Adds what a URL has behind the scratch record's: "-swap". */
 static void left_add(const struct full *f, struct buf *b, const char *url)
 {
 	const char *base = f->x->scratch;

@@ -81,7 +81,7 @@ void full_big(struct full *f)
 		full_tell(f, STORE_GOOD, "records of 16 and of 92 KB are kept whole");
 }
 
-/* In the middle of a text, and at its ends. */
+/* Blanks stand in the middle of a text, and at its ends. */
 static bool blanks_are_kept(struct full *f)
 {
 	struct record *r = &f->b->record;

@@ -62,7 +62,7 @@ static bool deadline_once(struct full *f, nsec within, int *cut)
 	return deadline_is_met(f, within) && stays_true(f);
 }
 
-/* From none to twice the time of a write, so that some end in the middle of one. */
+/* They have from none to twice the time of a write, so that some end in the middle of one. */
 void full_deadlines(struct full *f)
 {
 	nsec took = write_took(f);

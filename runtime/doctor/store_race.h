@@ -38,7 +38,7 @@ void store_race_leave(struct racer *one);
 /* So many of them, from the first one on, write at once; each has `within` for it. Blocks until all are answered. */
 void store_race_run(struct store_race *r, struct ev_loop *loop, int first, int count, nsec within);
 
-/* After all of them: reads what is there now, which the next round expects. STORE_UNFIT and STORE_UNSURE with *why. */
+/* When all have written: reads what is there now, which the next round expects. STORE_UNFIT and STORE_UNSURE with *why. */
 enum store_verdict store_race_judge(struct store_race *r, struct lock_client *reader, struct err *why);
 
 /* Why the last round had no winner: what one of them was told. */

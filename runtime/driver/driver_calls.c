@@ -32,7 +32,7 @@ struct answer { /* texts are borrowed */
 	size_t list_len;
 };
 
-/* Of an operation whose end is not known: a change may have been made. */
+/* Whether an operation whose end is not known may have changed something. */
 static bool call_changes(const struct driver_call *c)
 {
 	return c->kind == DRIVER_WRITE || c->kind == DRIVER_REMOVE;

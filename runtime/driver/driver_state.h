@@ -65,7 +65,7 @@ void driver_complain(struct driver *d, const char *text, const char *whole);
 /* A text for the elector: without the secret, and not too long. The caller frees it. */
 char *driver_text(const struct driver *d, const char *text);
 
-/* Of the name that the library's errors have for it. */
+/* The code that the library's errors call by this name. */
 enum err_code driver_code(const char *name);
 
 /* A text among a task's results, from 1; "" if it is none. Borrowed until the task's callback returns. */

@@ -307,7 +307,7 @@ bool page_first_kill(struct page *p, struct instant *kill)
 	struct instant first = { NSEC_NEVER, NSEC_NEVER };
 
 	for (uint32_t i = 0; i < p->used && i < p->slots; i++) {
-		/* Only so that page_end_all finds the marks mapped: by then there may be no memory left for that. */
+		/* It is read only so that page_end_all finds the marks mapped: by then there may be no memory left for that. */
 		(void)atomic_load(&mark_of(&p->slot[i])->ended);
 		struct instant k = { .boot = p->slot[i].kill_boot, .raw = p->slot[i].kill_raw };
 		if (k.boot)

@@ -29,7 +29,7 @@ struct page_slot {
 	uint32_t unused[2];
 };
 
-/* In the other file, at the place of the slot. */
+/* It lies in the other file, at the place of its slot. */
 struct page_mark {
 	_Atomic uint64_t ended; /* this term, which may act no more */
 	uint64_t unused[7];
@@ -52,7 +52,7 @@ enum page_work {
 	PAGE_WORKS
 };
 
-/* In the other file, where this one has its head. */
+/* It lies in the other file, where this one has its head. */
 struct page_worker {
 	_Atomic uint64_t work; /* enum page_work, and the slot of its election in the upper half */
 	_Atomic int64_t since; /* when that began, by CLOCK_BOOTTIME */

@@ -34,11 +34,11 @@
 /* So many walks wait for what was killed and is not dead: on a busy machine that is long; what hangs in the kernel
  * leaves a doubt. */
 #define DYING_WALKS 400
-/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show
+/* The pause between two walks; and the shorter one where the first found nobody, so that nobody has to be given time to die or to show
  * himself. */
 #define WALK_PAUSE NSEC_PER_MS
 #define QUIET_PAUSE (NSEC_PER_MS / 10)
-/* Until a note that could not be sent is sent again. At the end, when nothing lives any more, so often at most: a guard
+/* The pause until a note that could not be sent is sent again. At the end, when nothing lives any more, so often at most: a guard
  * does not outlive its work for an elector that does not read. */
 #define UNTOLD_PAUSE (5 * NSEC_PER_MS)
 #define UNTOLD_TRIES 20
@@ -755,7 +755,7 @@ static const struct timespec *guard_wait(const struct guard *g)
 	return guard_has_untold(g) ? &untold : NULL;
 }
 
-/* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
+/* Goes on until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
 static void guard_watch(struct guard *g)
 {
 	enum { ELECTOR, CONTROL, SIGNALS, TIMER, N };

@@ -12,11 +12,11 @@
 
 struct supervisor_spec;
 
-/* For a process that has one thread, and nothing in its memory that a guard, or the script that a worker runs, must not
+/* How a process may be forked that has one thread, and nothing in its memory that a guard, or the script that a worker runs, must not
  * have: no lock is open. */
 struct guard_fork {
 	guard_worker *worker; /* what a worker runs: that of guard_main; NULL for a command */
-	/* In the fork, first, with all signals blocked: stops what handles signals, and wipes secrets. It must not
+	/* Is called in the fork, first, with all signals blocked: stops what handles signals, and wipes secrets. It must not
 	 * touch what both processes share. */
 	void (*let_go)(void *arg);
 	void *arg;
@@ -26,7 +26,7 @@ struct guard_handed { /* descriptors for the guard; -1 = none */
 	int control, wire, page[PAGE_FILES], kept, tree, elector;
 };
 
-/* Of the spec: what concerns the guard's process. As a fork it looks in /proc as if it had been executed: arguments,
+/* Starts the guard by what the spec says of its process. As a fork it looks in /proc as if it had been executed: arguments,
  * and the environment with the mark of the tree, which the proof of death reads there. Where the kernel cannot show
  * that (prctl(2), PR_SET_MM_MAP), the fork executes the program. Every descriptor of this process that is neither
  * handed nor inheritable is O_CLOEXEC. Blocks all signals meanwhile. 0 and *pid; -1 with *err. */

@@ -37,7 +37,7 @@ struct guard_note {
 	uint64_t term;
 };
 
-/* At the end of the guard's mode, among its arguments: struct supervisor_spec, no_privileges. */
+/* Stands at the end of the guard's mode, which is one of its arguments, where struct supervisor_spec says no_privileges. */
 #define GUARD_NO_PRIVILEGES "-no-privileges"
 
 enum guard_order_type {

@@ -54,7 +54,7 @@ static int probe_seal(void)
 	return result;
 }
 
-/* Of no memory at all, which is only good if the kernel knows the advice (madvise(2)). */
+/* It is given for no memory at all, which succeeds only if the kernel knows the advice (madvise(2)). */
 static int probe_dont_fork(void)
 {
 	return madvise(NULL, 0, MADV_DONTFORK);

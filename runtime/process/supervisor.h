@@ -49,7 +49,7 @@ struct supervisor_spec {
 	const struct guard_fork *fork;
 };
 
-/* From the loop, never from inside a supervisor_ function. All but gone may be NULL. */
+/* They are called from the loop, never from inside a supervisor_ function. All but gone may be NULL. */
 struct supervisor_callbacks {
 	/* A message from the worker; w is valid until the callback returns. false: it is malformed, or makes no sense
 	 * now. Then it is logged, the worker is killed, and no message follows. */
@@ -117,7 +117,7 @@ void supervisor_kill(struct supervisor *c);               /* everything, now; go
  * no more. true: nothing of any term or on_next is there, and `swept` does not follow. */
 bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term, uint32_t next);
 
-/* After gone, or never if it still lives (then it is an error). */
+/* Call it after gone. While the tree may live it is a mistake, which ends this process. */
 void supervisor_free(struct supervisor *c);
 
 #endif

@@ -74,7 +74,7 @@
 	F(u8, ok)              \
 	F(cut, text)
 
-/* To WIRE_ASK. */
+/* Answers WIRE_ASK. */
 #define WIRE_FIELDS_answer(F)                 \
 	F(u32, slot)                          \
 	F(u64, ask)                           \
@@ -83,7 +83,7 @@
 	F(cut, address)  /* "" = unchanged */ \
 	F(i64, priority) /* WIRE_PRIORITY_UNSET = unchanged */
 
-/* To WIRE_LEAD, before any hook of the term runs. */
+/* Answers WIRE_LEAD, before any hook of the term runs. */
 #define WIRE_FIELDS_leads(F) \
 	F(u32, slot)         \
 	F(u64, term)
@@ -112,12 +112,12 @@
 	F(u64, save) /* growing */ \
 	F(str, checkpoint)
 
-/* To WIRE_DRAIN: on_stopping has run. WIRE_STOP follows. */
+/* Answers WIRE_DRAIN: on_stopping has run. WIRE_STOP follows. */
 #define WIRE_FIELDS_drained(F) \
 	F(u32, slot)           \
 	F(u64, term)
 
-/* For each WIRE_NEXT, once: it is over, and its tasks and children are gone; or the term of a WIRE_LEAD has taken
+/* Answers each WIRE_NEXT once: it is over, and its tasks and children are gone; or the term of a WIRE_LEAD has taken
  * them. */
 #define WIRE_FIELDS_next_stopped(F) \
 	F(u32, slot)                \
@@ -139,7 +139,7 @@
 	F(u32, slot)          \
 	F(cut, text)
 
-/* To WIRE_REQUEST, once, before WIRE_STOPPED of its term if it has one. text: what was done, or why not. */
+/* Answers WIRE_REQUEST once, before WIRE_STOPPED of its term if it has one. text: what was done, or why not. */
 #define WIRE_FIELDS_reply(F)                                              \
 	F(u32, slot)                                                      \
 	F(u64, request)                                                   \

@@ -93,7 +93,7 @@ static bool full(const struct child *c, const struct stream *s)
 	return held(s) > 0 && held(s) >= c->output_max;
 }
 
-/* Of what has not been taken. */
+/* Cuts the middle out of what has not been taken. */
 static void child_leave_out(struct child *c, struct stream *s)
 {
 	size_t more = held(s) > c->output_max ? held(s) - c->output_max : 0;
@@ -221,7 +221,7 @@ bool child_line(struct child *c, int output, struct child_line *line)
 
 /* ---- stopping ---- */
 
-/* To its group; and to all that hold its output, if these count as parts of it. They are below the guard, which is our
+/* Sends it to its group; and to all that hold its output, if these count as parts of it. They are below the guard, which is our
  * parent and a subreaper. */
 static void child_send(const struct child *c, int signal)
 {

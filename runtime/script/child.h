@@ -42,7 +42,7 @@ void child_took(struct child *c, int output, size_t took);
 /* From now on output beyond output_max is dropped. Else the child would wait for a reader, and not end. */
 void child_drop(struct child *c, int output);
 
-/* After the end: moves the result out, for child_end_fini. */
+/* Moves the result out, once the child has ended; child_end_fini frees it. */
 void child_take(struct child *c, struct child_end *end);
 void child_end_fini(struct child_end *end);
 

@@ -710,7 +710,7 @@ void scope_end(struct scope *scope, const char *why, double kill_after)
 
 	if (first)
 		scope->over = why;
-	/* Before the tasks: one that waits for a child stops it, too, and with less time. */
+	/* They are stopped before the tasks: one that waits for a child stops it, too, and with less time. */
 	for (struct scope_child *c = LIST_FIRST(&scope->children); c; c = LIST_NEXT(c, place))
 		c->stop(c, kill_after);
 	for (struct task *t = LIST_FIRST(&scope->tasks); first && t; t = LIST_NEXT(t, place))

@@ -52,7 +52,7 @@ static bool is_http(const struct buf *answer)
 	return strncmp(answer->data, VERSION, strlen(VERSION)) == 0;
 }
 
-/* Until the server closes, as it was asked to. */
+/* Reads until the server closes, as it was asked to. */
 static int ask_receive(int fd, struct buf *answer, struct instant by, struct err *err)
 {
 	char bytes[16 * 1024];

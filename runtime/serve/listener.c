@@ -169,11 +169,11 @@ static int unix_listen(const char *path, mode_t mode, struct err *err)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(err, "socket");
-	/* Before bind, which gives the file this mode: at no time can more users connect. */
+	/* It is called before bind, which gives the file this mode: at no time can more users connect. */
 	int failed = fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
 	if (failed && errno == EADDRINUSE && listener_remove_stale(path) == 0)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0;
-	/* Once more: bind has taken the umask off. */
+	/* The mode is set once more: bind has taken the umask off. */
 	if (!failed && chmod(path, mode) == 0 && listen(fd, UNIX_QUEUE) == 0)
 		return fd;
 	err_sys(err, "%s: cannot listen", path);

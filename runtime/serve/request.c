@@ -69,7 +69,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* In place. -1: no encoding, or an encoded NUL. plus: '+' is a space, as in forms. */
+/* Decodes the text in place. -1: no encoding, or an encoded NUL. plus: '+' is a space, as in forms. */
 static int decode(char *text, bool plus)
 {
 	char *to = text;

@@ -58,7 +58,7 @@ static int note_object(struct dl_phdr_info *o, size_t size, void *first)
 
 static int is_own(uintptr_t caller);
 
-/* Whose mistake it is: of the innermost code that is not the C library's, which does what it is called with. Our own
+/* Whose mistake it is: that of the innermost code that is not the C library's, which does what it is called with. Our own
  * code, and what is linked into the program (libev), end by abort(3) when they have no memory, and say so. */
 static void on_crash(int signal, siginfo_t *info, void *context)
 {

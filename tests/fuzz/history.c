@@ -27,7 +27,7 @@ static void for_programs(struct buf *out)
 	buf_fini(out);
 }
 
-/* Of a drawing: each bar has its width. */
+/* In a drawing each bar has its width. */
 static void judge_bars(const struct buf *out, int width)
 {
 	for (const char *line = out->data; line && *line; line = strchr(line, '\n') + 1) {

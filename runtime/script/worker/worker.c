@@ -31,7 +31,7 @@ struct worker {
 
 /* ---- signals ---- */
 
-/* For the signal handlers, which get no argument. Set once, before they are installed. */
+/* The signal handlers, which get no argument, find their worker here. It is set once, before they are installed. */
 static const struct worker *handled;
 
 static void worker_on_interrupt(int signal)

@@ -32,7 +32,7 @@ static void say(const char *file, const char *ending, const char *text)
 	close(fd);
 }
 
-/* Of this machine, whatever clock is preloaded. */
+/* The clock of this machine, whatever clock is preloaded. */
 static long long now_ms(void)
 {
 	struct timespec t;

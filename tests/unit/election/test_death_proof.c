@@ -36,7 +36,7 @@
 static char dir[] = "/dev/shm/lunarch-proof-XXXXXX";
 static struct proof_self self;
 static char why[300];
-/* Of this test alone: a process of the same user that cannot be read, as other tests have for a moment, would be in
+/* The processes are those of this test alone: a process of the same user that cannot be read, as other tests have for a moment, would be in
  * doubt. */
 static uid_t other_user;
 

@@ -282,7 +282,7 @@ static const struct elector_callbacks callbacks = {
 	.finished = on_finished,
 };
 
-/* Of a user that is asked before it leads. */
+/* The callbacks of a user that is asked before it leads. */
 static const struct elector_callbacks asked_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
@@ -294,7 +294,7 @@ static const struct elector_callbacks asked_callbacks = {
 	.finished = on_finished,
 };
 
-/* Of a user that ends a term itself when it is to be handed over. */
+/* The callbacks of a user that ends a term itself when it is to be handed over. */
 static const struct elector_callbacks patient_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,

@@ -431,7 +431,7 @@ static void drained(uint64_t term)
 	step((struct term_event){ .kind = TERM_EV_DRAINED, .term = term });
 }
 
-/* Of a term whose script has on_stopping. */
+/* The script of the term has on_stopping. */
 static void ends_for(enum lease_reason reason, bool held, double grace_s)
 {
 	begin();

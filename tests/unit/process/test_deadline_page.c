@@ -214,7 +214,7 @@ static void test_term(struct page *p)
 	ok(!page_first_kill(p, &first), "idle: nothing to kill");
 }
 
-/* By either clock alone. */
+/* A deadline that has passed by either clock alone has passed. */
 static void test_expiry(struct page *p)
 {
 	struct page_slot *s = &p->slot[0];

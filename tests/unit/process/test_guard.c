@@ -266,7 +266,7 @@ static void test_held(void)
 
 /* ---- notes that find no room ---- */
 
-/* Without the junk, and what came before it. */
+/* The first note that is neither junk nor what came before it. */
 static struct guard_note scene_note_behind(struct scene *s)
 {
 	struct guard_note n;

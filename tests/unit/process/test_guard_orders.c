@@ -286,7 +286,7 @@ static void test_sweep_at_the_end(void)
 
 static char terminal[64];
 
-/* With a session and a terminal of its own, as a shell's job in the foreground has them. */
+/* It has a session and a terminal of its own, as a shell's job in the foreground does. */
 static void in_foreground(void)
 {
 	setsid();

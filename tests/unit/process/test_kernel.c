@@ -16,7 +16,7 @@
 
 #define ANY (-1)
 
-/* Of one call, or of it with such an argument. */
+/* The filter refuses one call, or that call with such an argument. */
 static int refuse(int call, int place, uint32_t argument, int error)
 {
 	struct sock_filter lines[] = {

@@ -169,7 +169,7 @@ static int count_descriptors(void)
 	return n;
 }
 
-/* Of a process: those to files of that name (memfd_create(2)). */
+/* Counts the descriptors of a process that are files of that name (memfd_create(2)). */
 static int count_files(pid_t pid, const char *name)
 {
 	char path[64], to[64];

@@ -393,7 +393,7 @@ static void test_options(void)
 	}
 }
 
-/* By their numbers in statfs(2). */
+/* File systems are known by their numbers in statfs(2). */
 static void test_types(void)
 {
 	static const struct {

@@ -745,7 +745,7 @@ static bool noticed(struct drive *d, int changes)
 	return run_on(d, PATIENCE_S, changes);
 }
 
-/* For longer than the lock puts off to watch something else. Its timer is older, so it is carried out before this
+/* It takes longer than the lock puts off to watch something else. Its timer is older, so it is carried out before this
  * one. */
 static void settle(struct drive *d)
 {

@@ -395,7 +395,7 @@ static json_t *text_list(char **list)
 	return out;
 }
 
-/* For tests/cluster/kubernetes/kubeconfigs.py. */
+/* tests/cluster/kubernetes/kubeconfigs.py asks this program what it reads. */
 static int print_config(const char *path)
 {
 	struct kube_config c;
