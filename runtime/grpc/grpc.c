@@ -437,8 +437,7 @@ static int frame_on_come(nghttp2_session *session, const nghttp2_frame *frame, v
 	return 0;
 }
 
-/* Without an answer and a reset from the server: GOAWAY closed it, or nghttp2 did since the answer is against HTTP/2.
- */
+/* Without an answer and a reset: GOAWAY closed it, or nghttp2 did, since the answer is against HTTP/2. */
 static int stream_on_close(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 {
 	struct grpc *g = arg;

@@ -31,8 +31,7 @@ bool grpc_answer_foreign(const struct grpc_answer *a);
 bool grpc_answer_keep(struct grpc_answer *a, const void *bytes, size_t len);
 
 /* Takes the next bytes of the body, at most to the end of a message. Returns how many; -1: no message of gRPC, *err
- * says why. *whole: the message, which the caller frees after skipping the 5 bytes of prefix; empty: none is whole yet.
- */
+ * says why. *whole: the message, behind the 5 bytes of its prefix, which the caller frees; empty: none is whole yet. */
 int grpc_answer_body(struct grpc_answer *a, const void *bytes, size_t len, size_t limit, struct buf *whole,
                      struct err *err);
 

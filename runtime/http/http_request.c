@@ -237,8 +237,8 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	if (r->no_proxy)
 		curl_easy_setopt(e, CURLOPT_NOPROXY, r->no_proxy);
 	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, c->maybe_http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
-	curl_easy_setopt(e, CURLOPT_PIPEWAIT,
-	                 c->maybe_http2 ? 1L : 0L); /* wait for the first connection, and share it */
+	/* Wait for the first connection, and share it. */
+	curl_easy_setopt(e, CURLOPT_PIPEWAIT, c->maybe_http2 ? 1L : 0L);
 	set_addresses(c, r);
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
 	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, IDLE_S);

@@ -76,8 +76,8 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 		if (!tsearch(c, &m->board->channels, channel_compare))
 			mem_end();
 	} else {
-		lock_member_tell(m); /* of what happened before; the first on a channel is told when the server has
-		                        confirmed it */
+		/* Of what happened before. The first on a channel is told when the server has confirmed it. */
+		lock_member_tell(m);
 	}
 	m->channel = c;
 	m->next = c->members;

@@ -39,8 +39,8 @@ void lock_pipeline_wait(struct lock_pipeline *q, struct lock_call *c);
 struct lock_call *lock_pipeline_next(struct lock_pipeline *q);         /* who waits longest, removed; NULL: nobody */
 void lock_pipeline_push(struct lock_pipeline *q, struct lock_call *c); /* sent now; NULL: the answer goes nowhere */
 struct lock_call *lock_pipeline_pop(struct lock_pipeline *q); /* whose answer this is, removed; only if count > 0 */
-bool lock_pipeline_forget(struct lock_pipeline *q,
-                          struct lock_call *c); /* true: its answer is still to come, and will be dropped */
+/* true: its answer is still to come, and will be dropped. */
+bool lock_pipeline_forget(struct lock_pipeline *q, struct lock_call *c);
 
 /* Calls `lost` of all whose answers would come, and of those who wait if `waiting`; who asks again from inside it waits
  * on. */

@@ -103,8 +103,7 @@ static void hide_password(char *mask, const char *text)
 	const char *slashes = strstr(text, "//");
 	/* Behind an @ they begin no authority: where a slash was forgotten, as in redis:/u:p@h//x. */
 	const char *authority = slashes && !memchr(text, '@', (size_t)(slashes - text)) ? slashes + 2 : text;
-	/* An unescaped slash in the password would end the authority too early, so the last @ of the whole text counts.
-	 */
+	/* An unescaped slash in the password would end the authority too early: the last @ of the whole text counts. */
 	const char *at = strrchr(authority, '@'), *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;
 
 	if (colon)

@@ -20,11 +20,12 @@ enum driver_type {
 
 enum driver_kind { DRIVER_READ, DRIVER_WRITE, DRIVER_REMOVE, DRIVER_LIST, DRIVER_ABOUT, DRIVER_KINDS };
 
-enum driver_can { /* what the lock file has functions for */
-	          DRIVER_CAN_WATCH = 1 << 0,
-	          DRIVER_CAN_LIST = 1 << 1,
-	          DRIVER_CAN_ABOUT = 1 << 2,
-	          DRIVER_CAN_REMOVE = 1 << 3,
+/* What the lock file has functions for. */
+enum driver_can {
+	DRIVER_CAN_WATCH = 1 << 0,
+	DRIVER_CAN_LIST = 1 << 1,
+	DRIVER_CAN_ABOUT = 1 << 2,
+	DRIVER_CAN_REMOVE = 1 << 3,
 };
 
 enum driver_write_flag {

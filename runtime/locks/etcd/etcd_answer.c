@@ -69,8 +69,9 @@ static void understand_status(struct etcd_meaning *m, const char *text, const ch
 	case UNIMPLEMENTED:
 		meaning_is_final(m, LOCK_FAILED, ERR_INVALID);
 		return;
-	default: /* Unavailable, too: "leader changed", "request timed out", "server stopped" are said of what may be
-	            applied */
+	default:
+		/* Unavailable, too: "leader changed", "request timed out", "server stopped" are said of what may be
+		 * applied. */
 		meaning_is_elsewhere(m, true);
 	}
 }

@@ -11,9 +11,8 @@
 
 #define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one host and greet it */
 #define PIECE 65536
-#define DRAIN_S \
-	5. /* what was asked before the server said that it goes is answered within that time, or not at all \
-	    */
+/* What was asked before the server said that it goes is answered within that time, or not at all. */
+#define DRAIN_S 5.
 
 struct etcd_link {
 	struct lock_link link; /* first */
@@ -59,8 +58,7 @@ static void link_doom(struct etcd_link *k, const struct err *why)
 	k->doom = *why;
 }
 
-/* After every work of grpc.c. It was given `g`: that may have been closed meanwhile. false: the connection has ended.
- */
+/* After every work of grpc.c. It was given `g`, which may have been closed meanwhile. false: the connection has ended. */
 static bool link_settle(struct etcd_link *k, struct grpc *g)
 {
 	if (k->inside)

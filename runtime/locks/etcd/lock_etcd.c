@@ -153,8 +153,8 @@ static void etcd_take_list(struct etcd_lock *l, const void *answer)
 	etcd_end(l, LOCK_OK, 0);
 }
 
-#define ELECTION_MS \
-	2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
+/* A cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more. */
+#define ELECTION_MS 2500
 
 /* Versions that lose or fork what they have acknowledged: etcd's own announcement for 3.5.0 to 3.5.2 (issue 13766). */
 static void etcd_take_status(struct etcd_lock *l, const void *answer)
@@ -204,8 +204,7 @@ static void etcd_try(struct etcd_lock *l)
 }
 
 /* Once more at the next endpoint; if there is one alone, once on a new connection (lost). An earlier try may still be
- * applied. The next one has the same comparison and the same content, so at most one of them is. false: there is none.
- */
+ * applied. The next one has the same comparison and content, so at most one of them is. false: there is none. */
 static bool etcd_try_again(struct etcd_lock *l, bool lost)
 {
 	int hosts = l->server->place.url.hosts;

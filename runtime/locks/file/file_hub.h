@@ -28,9 +28,8 @@ bool file_hub_watches(const struct file_notice *n);
 void file_hub_forget(struct lock_env *env, struct file_notice *n);
 
 const struct file_temp_tag *file_hub_tag(struct lock_env *env);
-void file_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out,
-                          size_t size); /* file_temp_prefix */
-bool file_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name,
-                           unsigned lock);                      /* begins with that */
+/* As file_temp_prefix; and whether a name begins with that. */
+void file_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size);
+bool file_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock);
 unsigned file_hub_number(struct lock_env *env);                 /* another one each time */
 bool file_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */

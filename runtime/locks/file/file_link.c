@@ -139,8 +139,8 @@ static bool list_name(void *arg, const char *name)
 	struct listing *l = arg;
 	uint64_t n = number_of(name);
 
-	if (*name ==
-	    '.') /* temporary files, and what a client of NFS makes of those that are removed while they are open */
+	/* Temporary files, and what a client of NFS makes of those that are removed while they are open. */
+	if (*name == '.')
 		return true;
 	if (!n) {
 		snprintf(l->stranger, sizeof l->stranger, "%s", name);
@@ -433,8 +433,8 @@ static void remove_all(struct file_op *o, struct link_place *p, struct listing *
 	}
 	if (o->spelt)
 		unlinkat(p->outer.dir, o->spelt, AT_REMOVEDIR);
-	unlinkat(p->outer.dir, p->outer.name,
-	         AT_REMOVEDIR); /* if others' temporary files are in it, it stays, empty of versions */
+	/* If others' temporary files are in it, it stays, empty of versions. */
+	unlinkat(p->outer.dir, p->outer.name, AT_REMOVEDIR);
 }
 
 void file_link_write(struct file_op *o)

@@ -20,12 +20,13 @@
 
 struct file_op {
 	/* What to do. path, marker, spelt, text: borrowed until it is done. */
-	const char *path;   /* absolute, resolved: it must not be a link any more */
-	const char *marker; /* a file that must exist, else nothing is done; relative to the record's
-	                       directory. NULL: none */
-	const char *spelt;  /* write: the lock's name with its options, which file_op_keep_out makes a directory; NULL:
-	                       there is none, or it is made already */
-	const char *text;   /* write: the new content; NULL: remove the record, and what was made beside it */
+	const char *path; /* absolute, resolved: it must not be a link any more */
+	/* A file that must exist, else nothing is done; relative to the record's directory. NULL: none. */
+	const char *marker;
+	/* write: the lock's name with its options, which file_op_keep_out makes a directory. NULL: there is none, or it
+	 * is made already. */
+	const char *spelt;
+	const char *text; /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
 	bool durable;   /* write: wait until its name, too, would survive a power cut */
 	bool in_memory; /* the file system is in memory: nothing survives a power cut, so nothing is synced */
@@ -47,8 +48,8 @@ struct file_op {
 	/* Private. */
 	uint64_t hash; /* of the content that was read */
 	bool temp_made;
-	int temp_fd; /* while temp_made: open as long as only we have the file system: closed when it is about to be
-	                renamed; else -1 */
+	/* While temp_made: open as long as only we have the file system, closed when it is about to be renamed; else -1. */
+	int temp_fd;
 	ino_t inode; /* of the temporary file, and then of the record */
 	char *big;
 	char small[FILE_OP_SMALL];

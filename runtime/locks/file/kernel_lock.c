@@ -12,8 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Rights are set on the descriptor: whatever the umask is, every process that may use the directory gets the same file.
- */
+/* Rights are set on the descriptor: whatever the umask is, every process that may use the directory gets one file. */
 static int create_file(int dir, const char *name, const struct kernel_lock_how *how)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, how->mode);

@@ -61,8 +61,8 @@ struct pg_login {
 	struct err lookup_err;
 
 	struct login_attempt *attempt; /* under way */
-	int stuck;                     /* attempts that were given up, but threads have begun a step of, */
-	bool freed;                    /*     and are waited for to free this */
+	int stuck;                     /* attempts that were given up while a thread was in a step of theirs */
+	bool freed;                    /* this goes with the last of those */
 	struct pg_meter meter;
 };
 

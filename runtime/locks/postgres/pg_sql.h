@@ -31,13 +31,14 @@ enum pg_asked {
 	 * one that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no
 	 * mark. */
 	PG_WRITE,
-	PG_BEGIN,  /* the same, and the write begins a term */
-	PG_ADVISE, /* one row: version (NULL: nothing was written), and nothing. A row of no term: it has the token 0,
-	              and needs no mark */
+	PG_BEGIN, /* the same, and the write begins a term */
+	/* One row: version (NULL: nothing was written), and nothing. A row of no term: it has the token 0, and needs no
+	 * mark. */
+	PG_ADVISE,
 	PG_REMOVE, /* one row if it was removed */
-	PG_LIST,   /* the name of each lock whose name begins with PG_NAME, in order; one more than a listing has, if
-	              there are more */
-	PG_ABOUT,  /* one row, for pg_sql_judge */
+	/* The name of each lock whose name begins with PG_NAME, in order; one more than a listing has, if there are more. */
+	PG_LIST,
+	PG_ABOUT, /* one row, for pg_sql_judge */
 	/* One row: how many tables are called PG_NAME (here: the table's name); the schema of one; all of them, as
 	 * text; the schema in which it would be made (NULL: none). */
 	PG_FIND,

@@ -42,9 +42,10 @@ struct redis_lock {
 	char history[48];       /* the replication id of the server of our last write, */
 	struct lock_link *host; /* and which of the hosts it was; held */
 	bool unsettled;         /* a write may be on the primary alone */
-	struct lock_link
-		*moved; /* to the server of a cluster that has the key, as another has said; held. NULL: none has */
-	struct lock_link *asked; /* to the one to which the key's slot is being moved (ASK); held, in one operation */
+	/* To the server of a cluster that has the key, as another has said; held. NULL: none has. */
+	struct lock_link *moved;
+	/* To the one to which the key's slot is being moved (ASK); held, in one operation. */
+	struct lock_link *asked;
 
 	/* Of the operation under way: */
 	bool inquires;   /* the call is with the server, which asks the hosts first; then comes the stage */
