@@ -25,8 +25,7 @@ array_of() {
 
 content_of() {
 	case $compiler,$1 in
-	-,*) cat "$1" ;;
-	*,lua/*) "$compiler" "$(name_of "$1")" "$1" ;;
+	[!-]*,lua/*) "$compiler" "$(name_of "$1")" "$1" ;;
 	*) cat "$1" ;;
 	esac
 }

@@ -17,7 +17,7 @@ cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --s
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=getpwnamCalled --suppress=getgrgidCalled --suppress=getgrnamCalled --suppress=invalidFunctionArg:runtime/locks/file/file_op.c --suppress=memleak:runtime/locks/file/file_op.c \
   --suppress=missingIncludeSystem '--suppress=preprocessorErrorDirective:*.pb-c.h' --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
   --library=posix -D_GNU_SOURCE runtime
-luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
+luacheck -q --no-color --config examples/.luacheckrc examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
 lua5.4 scripts/api.lua --check
 lua5.4 scripts/options.lua --check
