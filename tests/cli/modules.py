@@ -54,7 +54,10 @@ library = os.path.join(place, "libhiredis.so")  # linked by a name that is nowhe
 compile_module(library, "int gone(void) { return 1; }", "-Wl,-soname,libhiredis.so.none")
 compile_module(beside, "int gone(void); int f(void) { return gone(); }", library)
 code, text = status("redis://127.0.0.1/x")
-ok(code == 69 and "install libhiredis0.14). libhiredis.so.none: " in text, "a missing library is named with the package that brings it")
+ok(
+    code == 69 and "install libhiredis0.14). libhiredis.so.none: " in text,
+    "a missing library is named with the package that brings it",
+)
 p = subprocess.run([program, "--version"], capture_output=True, text=True)
 ok(p.returncode == 0 and re.search(r"module redis: .*apt-get install", p.stdout), "--version says so too")
 

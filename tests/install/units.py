@@ -52,7 +52,9 @@ def configure() -> None:
     etc = os.path.join(HOME, "etc")
     subprocess.run(["cp", "-a", "/etc", etc], check=True)
     shutil.rmtree(os.path.join(etc, "systemd"))
-    subprocess.run(["systemd-sysusers", f"--root={HOME}", os.path.join(ROOT, "packaging/units/lunarch.conf")], check=True)
+    subprocess.run(
+        ["systemd-sysusers", f"--root={HOME}", os.path.join(ROOT, "packaging/units/lunarch.conf")], check=True
+    )
     os.makedirs(os.path.join(etc, "lunarch"), exist_ok=True)
     for directory in ("segments", "backups"):
         os.makedirs(os.path.join(SEEN, directory))
