@@ -33,13 +33,7 @@ struct admin {
 	bool loopback;             /*     which is this machine's own */
 };
 
-/* ---- what is asked about one election ---- */
-
-struct admin_query {
-	const char *name; /* of the election that is asked about; "" = whichever there is */
-	int found, yes;
-	struct buf *out;
-};
+/* ---- what is asked about an election ---- */
 
 /* true: it is not known whether somebody else leads now. Says so. */
 static bool is_cut_off(const struct standing *e, struct buf *out)
@@ -62,227 +56,161 @@ static bool could_lead(const struct standing *e, struct buf *out)
 	return false;
 }
 
-static void ask_leader(void *arg, const struct standing *e)
+static bool is_leader(const struct standing *e, struct buf *out)
 {
-	struct admin_query *q = arg;
-
-	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
-		return;
-	q->found++;
-	q->yes += e->status->leading;
-	if (!e->status->leading && (*e->status->leader || !is_cut_off(e, q->out)))
-		buf_printf(q->out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
+	if (!e->status->leading && (*e->status->leader || !is_cut_off(e, out)))
+		buf_printf(out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
+	return e->status->leading;
 }
 
-static void ask_standby(void *arg, const struct standing *e)
+static bool is_standby(const struct standing *e, struct buf *out)
 {
-	struct admin_query *q = arg;
-
-	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
-		return;
-	q->found++;
 	if (e->status->leading)
-		buf_adds(q->out, "leading\n");
-	else
-		q->yes += could_lead(e, q->out);
+		buf_adds(out, "leading\n");
+	return !e->status->leading && could_lead(e, out);
 }
-
-/* Says yes only for what was asked: with several elections the path has to name one, since a load balancer that asks
- * about "the leader" of several would send traffic to the wrong place. */
-static int answer_one(const struct standing_source *a, const char *name, struct buf *body,
-                      void (*ask)(void *arg, const struct standing *e), const char *what)
-{
-	struct admin_query q = { .name = name, .out = body };
-
-	a->list(a->arg, ask, &q);
-	if (q.found == 1 && q.yes) {
-		buf_printf(body, "%s\n", what);
-		return 200;
-	}
-	if (q.found > 1) {
-		buf_drop(body, body->len);
-		buf_adds(body, "several elections run here: put the name of one behind the path, as in /leader/NAME "
-		               "(/status lists them)\n");
-	} else if (q.found == 0) {
-		buf_printf(body, *name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", name);
-		return *name ? 404 : 503;
-	}
-	return 503;
-}
-
-static int answer_leader(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)type;
-	return answer_one(a, name, body, ask_leader, "leading");
-}
-
-static int answer_standby(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)type;
-	return answer_one(a, name, body, ask_standby, "standby");
-}
-
-/* ---- what is asked about all ---- */
 
 /* Like client-go's health adaptor: a leader whose lease has expired without its noticing is unhealthy, and nobody else
  * is. */
-static bool is_sick(const struct standing *e, struct buf *out)
+static bool is_healthy(const struct standing *e, struct buf *out)
 {
 	if (e->status->since_renewal <= e->lease)
-		return false;
+		return true;
 	buf_printf(out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", standing_name(e),
 	           (double)e->status->since_renewal / NSEC_PER_SEC, (double)e->lease / NSEC_PER_SEC);
-	return true;
-}
-
-static void ask_health(void *arg, const struct standing *e)
-{
-	struct admin_query *q = arg;
-
-	q->yes += !is_sick(e, q->out);
-	q->found++;
+	return false;
 }
 
 /* Who observes never leads, by its script: it is ready when it could tell who does. */
-static bool is_of_use(const struct standing *e, struct buf *out)
+static bool is_ready(const struct standing *e, struct buf *out)
 {
-	return e->status->standing.observer ? !is_cut_off(e, out) : could_lead(e, out);
+	return is_healthy(e, out) && (e->status->standing.observer ? !is_cut_off(e, out) : could_lead(e, out));
 }
 
-static void ask_readiness(void *arg, const struct standing *e)
+static bool tell_why(const struct standing *e, struct buf *out)
 {
-	struct admin_query *q = arg;
-
-	q->yes += !is_sick(e, q->out) && is_of_use(e, q->out);
-	q->found++;
-}
-
-static int answer_health(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	struct admin_query q = { .name = name, .out = body };
-
-	(void)type;
-	a->list(a->arg, ask_health, &q);
-	if (q.yes < q.found)
-		return 503;
-	buf_adds(body, "ok\n");
-	return 200;
-}
-
-static int answer_readiness(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	struct admin_query q = { .name = name, .out = body };
-
-	(void)type;
-	a->list(a->arg, ask_readiness, &q);
-	if (q.found && q.yes == q.found) {
-		buf_adds(body, "ok\n");
-		return 200;
-	}
-	buf_adds(body, q.found ? "" : "no election runs here yet\n");
-	return 503;
-}
-
-static int answer_status(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)name;
-	*type = "application/json";
-	status_json(body, a);
-	return 200;
+	buf_adds(out, out->len ? "\n" : "");
+	standing_tell(out, e);
+	return true;
 }
 
 /* Begins an object about an election in a list of them. */
-static void begin_listed(struct admin_query *q, const struct standing *e)
+static void begin_listed(const struct standing *e, struct buf *out)
 {
-	json_out_open(q->out, NULL, "{");
-	json_out_text(q->out, "name", e->name);
-	json_out_text(q->out, "lock", e->status->lock);
+	json_out_open(out, NULL, "{");
+	json_out_text(out, "name", e->name);
+	json_out_text(out, "lock", e->status->lock);
 }
 
-static void add_history(void *arg, const struct standing *e)
+static bool add_history(const struct standing *e, struct buf *out)
 {
-	struct admin_query *q = arg;
-
-	begin_listed(q, e);
-	json_out_text(q->out, "state", leadership_name(standing_state(e)));
-	json_out_name(q->out, "terms");
-	past_json(q->out, e->status->record, clock_wall_us());
-	buf_adds(q->out, "}");
+	begin_listed(e, out);
+	json_out_text(out, "state", leadership_name(standing_state(e)));
+	json_out_name(out, "terms");
+	past_json(out, e->status->record, clock_wall_us());
+	buf_adds(out, "}");
+	return true;
 }
 
-static void add_jobs(void *arg, const struct standing *e)
+static bool add_jobs(const struct standing *e, struct buf *out)
 {
-	struct admin_query *q = arg;
-
-	begin_listed(q, e);
-	json_out_name(q->out, "jobs");
-	script_jobs_json(q->out, e->jobs);
-	buf_adds(q->out, "}");
+	begin_listed(e, out);
+	json_out_name(out, "jobs");
+	script_jobs_json(out, e->jobs);
+	buf_adds(out, "}");
+	return true;
 }
 
-/* With the time of this machine, by which "now" is meant. */
-static int answer_listed(const struct standing_source *a, struct buf *body, const char **type,
-                         void (*add)(void *arg, const struct standing *e))
-{
-	struct admin_query q = { .name = "", .out = body };
-	char at[32];
+/* ---- the paths ---- */
 
-	*type = "application/json";
-	record_time_print(clock_wall_us(), at, sizeof at);
-	json_out_open(body, NULL, "{");
-	json_out_text(body, "at", at);
-	json_out_open(body, "elections", "[");
-	a->list(a->arg, add, &q);
-	buf_adds(body, "]}\n");
-	return 200;
+#define JSON "application/json"
+
+static void add_status(const struct standing_source *a, struct buf *out)
+{
+	status_json(out, a);
 }
 
-static int answer_history(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)name;
-	return answer_listed(a, body, type, add_history);
-}
+/* ONE: yes only for what was asked. With several elections the path has to name one, since a load balancer that asks
+ * about "the leader" of several would send traffic to the wrong place. ALL: yes if each says so, and if there is none
+ * as well; EACH: at least one, too. TEXT: lines about those that are meant. LIST: an object of JSON for each, with the
+ * time of this machine, by which "now" is meant. */
+enum answer_kind { ONE, ALL, EACH, TEXT, LIST };
 
-static int answer_jobs(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)name;
-	return answer_listed(a, body, type, add_jobs);
-}
+/* The second name of a path is the one that other programs of this kind use, and that people try first. */
+static const struct admin_path {
+	const char *path, *alias;
+	enum answer_kind kind; /* ONE, TEXT: "/NAME" may follow */
+	const char *yes;
+	bool (*ask)(const struct standing *e, struct buf *out);
+	const char *type;
+	void (*whole)(const struct standing_source *a, struct buf *out); /* instead of all but the type */
+} paths[] = {
+	{ "/leader", "/primary", ONE, "leading\n", is_leader },
+	{ "/standby", NULL, ONE, "standby\n", is_standby },
+	{ "/readyz", "/readiness", EACH, "ok\n", is_ready },
+	{ "/healthz", "/liveness", ALL, "ok\n", is_healthy },
+	{ "/status", .type = JSON, .whole = add_status },
+	{ "/why", NULL, TEXT, "", tell_why },
+	{ "/history", NULL, LIST, "]}\n", add_history, JSON },
+	{ "/jobs", NULL, LIST, "]}\n", add_jobs, JSON },
+	{ "/metrics", .type = "text/plain; version=0.0.4; charset=utf-8", .whole = admin_metrics },
+};
+#define PATHS (sizeof paths / sizeof *paths)
 
-static int answer_metrics(const struct standing_source *a, const char *name, struct buf *body, const char **type)
-{
-	(void)name;
-	*type = "text/plain; version=0.0.4; charset=utf-8";
-	admin_metrics(a, body);
-	return 200;
-}
+struct path_query {
+	const struct admin_path *path;
+	const char *name; /* of the election that is asked about; "" = all */
+	int found, yes;
+	struct buf *out;
+};
 
-static void tell_why(void *arg, const struct standing *e)
+static void path_ask(void *arg, const struct standing *e)
 {
-	struct admin_query *q = arg;
+	struct path_query *q = arg;
 
 	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
 		return;
-	buf_adds(q->out, q->found++ ? "\n" : "");
-	standing_tell(q->out, e);
+	q->found++;
+	q->yes += q->path->ask(e, q->out);
 }
 
-static int answer_why(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+static int path_none(const struct path_query *q)
 {
-	struct admin_query q = { .name = name, .out = body };
+	buf_printf(q->out, *q->name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", q->name);
+	return *q->name ? 404 : 503;
+}
 
-	(void)type;
-	a->list(a->arg, tell_why, &q);
-	state_file_tell(a->state_file, body);
-	if (q.found)
+static int path_answer(const struct admin_path *p, const struct standing_source *a, const char *name, struct buf *body)
+{
+	struct path_query q = { .path = p, .name = name, .out = body };
+	char at[32];
+
+	if (p->kind == LIST) {
+		record_time_print(clock_wall_us(), at, sizeof at);
+		json_out_open(body, NULL, "{");
+		json_out_text(body, "at", at);
+		json_out_open(body, "elections", "[");
+	}
+	a->list(a->arg, path_ask, &q);
+	if (p->kind == TEXT)
+		state_file_tell(a->state_file, body);
+	if (q.found == 0 && p->kind != ALL && p->kind != LIST)
+		return path_none(&q);
+	if (q.yes == q.found && (p->kind != ONE || q.found == 1)) {
+		buf_adds(body, p->yes);
 		return 200;
-	buf_printf(body, *name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", name);
-	return *name ? 404 : 503;
+	}
+	if (p->kind == ONE && q.found > 1) {
+		buf_drop(body, body->len);
+		buf_adds(body, "several elections run here: put the name of one behind the path, as in /leader/NAME "
+		               "(/status lists them)\n");
+	}
+	return 503;
 }
 
 static void ask_name(void *arg, const struct standing *e)
 {
-	struct admin_query *q = arg;
+	struct path_query *q = arg;
 
 	if (q->found++)
 		return;
@@ -296,9 +224,9 @@ static void ask_name(void *arg, const struct standing *e)
  * several elections run, of which none is meant. */
 static int answer_name(const struct standing_source *a, struct buf *body, const char **type)
 {
-	struct admin_query q = { .name = "", .out = body };
+	struct path_query q = { .out = body };
 
-	*type = "application/json";
+	*type = JSON;
 	a->list(a->arg, ask_name, &q);
 	if (q.found == 1)
 		return q.yes ? 200 : 503;
@@ -306,26 +234,6 @@ static int answer_name(const struct standing_source *a, struct buf *body, const 
 	buf_adds(body, "{\"name\":\"\"}\n");
 	return 503;
 }
-
-/* ---- the endpoint ---- */
-
-/* The second name of a path is the one that other programs of this kind use, and that people try first. */
-static const struct admin_path {
-	const char *path, *alias;
-	bool named; /* "/NAME" may follow */
-	int (*answer)(const struct standing_source *a, const char *name, struct buf *body, const char **type);
-} paths[] = {
-	{ "/leader", "/primary", true, answer_leader },
-	{ "/standby", NULL, true, answer_standby },
-	{ "/readyz", "/readiness", false, answer_readiness },
-	{ "/healthz", "/liveness", false, answer_health },
-	{ "/status", NULL, false, answer_status },
-	{ "/why", NULL, true, answer_why },
-	{ "/history", NULL, false, answer_history },
-	{ "/jobs", NULL, false, answer_jobs },
-	{ "/metrics", NULL, false, answer_metrics },
-};
-#define PATHS (sizeof paths / sizeof *paths)
 
 /* What follows the path p in what was asked for: "" or a name. NULL: another path was asked for. */
 static const char *path_rest(const char *asked, const char *p, bool named)
@@ -343,12 +251,19 @@ int admin_answer(const struct standing_source *a, const char *path, struct buf *
 {
 	if (strcmp(path, "/") == 0)
 		return answer_name(a, body, type);
-	for (size_t i = 0; i < PATHS; i++) {
-		const char *name = path_rest(path, paths[i].path, paths[i].named);
+	for (const struct admin_path *p = paths; p < paths + PATHS; p++) {
+		bool named = !p->whole && (p->kind == ONE || p->kind == TEXT);
+		const char *name = path_rest(path, p->path, named);
 		if (!name)
-			name = path_rest(path, paths[i].alias, paths[i].named);
-		if (name)
-			return paths[i].answer(a, name, body, type);
+			name = path_rest(path, p->alias, named);
+		if (!name)
+			continue;
+		if (p->type)
+			*type = p->type;
+		if (!p->whole)
+			return path_answer(p, a, name, body);
+		p->whole(a, body);
+		return 200;
 	}
 	buf_adds(body, "there are");
 	for (size_t i = 0; i < PATHS; i++)

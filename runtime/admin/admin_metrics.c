@@ -25,12 +25,12 @@ void admin_renewed(struct admin_renewals *r, nsec took)
 	r->sum += took;
 }
 
-enum unit { COUNT, SECONDS, RENEWALS, DURATIONS };
+enum sample_unit { COUNT, SECONDS, RENEWALS, DURATIONS };
 
 #define ROW(name, type, labels, unit, value, help) { name, type, labels, unit, help },
 static const struct sample {
 	const char *name, *type, *labels;
-	enum unit unit;
+	enum sample_unit unit;
 	const char *help;
 } samples[] = {
 #include "admin/metrics_table.h"
