@@ -180,21 +180,24 @@ static void reason_silent(struct buf *out, const struct standing *e)
 	buf_fini(&doing);
 }
 
-static const struct {
+struct saying {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
-} reasons[] = {
-	{ "phase", reason_phase },
-	{ "store", reason_store },
+	bool of_leader; /* also of a leader: what is wrong, not who may lead next */
+};
+
+static const struct saying reasons[] = {
+	{ "phase", reason_phase, true },
+	{ "store", reason_store, true },
 	{ "leader", reason_leader },
 	{ "waiting", reason_waiting },
-	{ "paused", reason_paused },
+	{ "paused", reason_paused, true },
 	{ "worker", reason_worker },
 	{ "sitting_out", reason_sitting_out },
 	{ "unreaped", reason_unreaped },
 	{ "may_lead", reason_may_lead },
-	{ "silent", reason_silent },
-	{ "same_identity", reason_namesake },
+	{ "silent", reason_silent, true },
+	{ "same_identity", reason_namesake, true },
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
@@ -327,13 +330,10 @@ static void note_warm(struct buf *out, const struct standing *e)
 		buf_adds(out, "its command is cold: it is not ready, and would be started when this candidate leads");
 }
 
-static const struct {
-	const char *kind; /* for programs */
-	void (*add)(struct buf *out, const struct standing *e);
-} next_notes[] = {
-	{ "next", note_next },         { "able", note_able },       { "wanted", note_wanted },
-	{ "preempts", note_preempts }, { "rotates", note_rotates }, { "trouble", note_trouble },
-	{ "warm", note_warm },
+static const struct saying next_notes[] = {
+	{ "next", note_next, true },         { "able", note_able, true },       { "wanted", note_wanted, true },
+	{ "preempts", note_preempts, true }, { "rotates", note_rotates, true }, { "trouble", note_trouble, true },
+	{ "warm", note_warm, true },
 };
 #define NEXT_NOTES (sizeof next_notes / sizeof *next_notes)
 
@@ -451,27 +451,6 @@ static void tell_leading(struct buf *out, const struct standing *e)
 	           span(st->since_renewal, renewed), span(st->remaining, left));
 }
 
-/* Of a leader only what is wrong, not who may lead next. */
-static bool matters(const struct standing *e, size_t i)
-{
-	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
-	       reasons[i].add == reason_paused || reasons[i].add == reason_silent || reasons[i].add == reason_namesake;
-}
-
-static void tell_next(struct buf *out, const struct standing *e)
-{
-	for (size_t i = 0; i < NEXT_NOTES; i++) {
-		struct buf text = { 0 };
-		next_notes[i].add(&text, e);
-		if (text.len) {
-			buf_adds(out, "  ");
-			buf_plain(out, text.data);
-			buf_adds(out, "\n");
-		}
-		buf_fini(&text);
-	}
-}
-
 /* A hook that blocks: while the term is new, reason_silent has it. */
 static void tell_busy(struct buf *out, const struct standing *e)
 {
@@ -479,11 +458,10 @@ static void tell_busy(struct buf *out, const struct standing *e)
 
 	if (e->silent || !worker_doing_blocks(&e->worker))
 		return;
-	buf_adds(out, "  the process of its script runs nothing else: ");
+	buf_adds(out, "the process of its script runs nothing else: ");
 	worker_doing_tell(&e->worker, out);
 	if (!e->worker.stopped)
 		buf_printf(out, ", for %s", span(e->worker.work_for, since));
-	buf_adds(out, "\n");
 }
 
 /* No reason: it may lead all the same. */
@@ -491,40 +469,29 @@ static void tell_script_error(struct buf *out, const struct standing *e)
 {
 	char ago[32];
 
-	if (!e->script_error || e->script_error_for > SCRIPT_ERROR_SHOWN)
-		return;
-	buf_printf(out, "  its script raised an error %s ago: ", span(e->script_error_for, ago));
-	buf_plain(out, e->script_error);
-	buf_adds(out, "\n");
+	if (e->script_error && e->script_error_for <= SCRIPT_ERROR_SHOWN)
+		buf_printf(out, "its script raised an error %s ago: %s", span(e->script_error_for, ago),
+		           e->script_error);
 }
 
 static void tell_service(struct buf *out, const struct standing *e)
 {
-	struct buf text = { 0 };
-
-	if (!e->service)
-		return;
-	service_tell(e->service, &text);
-	buf_adds(out, "  ");
-	buf_plain(out, text.data);
-	buf_adds(out, "\n");
-	buf_fini(&text);
+	if (e->service)
+		service_tell(e->service, out);
 }
 
-void standing_tell(struct buf *out, const struct standing *e)
+static const struct saying troubles[] = { { "", tell_busy, true }, { "", tell_script_error, true } };
+static const struct saying services[] = { { "", tell_service, true } };
+
+/* A line for each that has something to say. Whether one had. */
+static bool tell_all(struct buf *out, const struct standing *e, const struct saying *s, size_t count)
 {
 	bool told = false;
 
-	if (e->status->leading) {
-		tell_leading(out, e);
-	} else {
-		tell_subject(out, e);
-		buf_adds(out, " does not lead:\n");
-	}
-	for (size_t i = 0; i < REASONS; i++) {
+	for (; count--; s++) {
 		struct buf text = { 0 };
-		if (matters(e, i))
-			reasons[i].add(&text, e);
+		if (s->of_leader || !e->status->leading)
+			s->add(&text, e);
 		if (text.len) {
 			buf_adds(out, "  ");
 			buf_plain(out, text.data);
@@ -533,12 +500,22 @@ void standing_tell(struct buf *out, const struct standing *e)
 		}
 		buf_fini(&text);
 	}
-	if (!told && !e->status->leading)
+	return told;
+}
+
+void standing_tell(struct buf *out, const struct standing *e)
+{
+	if (e->status->leading) {
+		tell_leading(out, e);
+	} else {
+		tell_subject(out, e);
+		buf_adds(out, " does not lead:\n");
+	}
+	if (!tell_all(out, e, reasons, REASONS) && !e->status->leading)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
-	tell_busy(out, e);
-	tell_script_error(out, e);
-	tell_next(out, e);
-	tell_service(out, e);
+	tell_all(out, e, troubles, 2);
+	tell_all(out, e, next_notes, NEXT_NOTES);
+	tell_all(out, e, services, 1);
 	buf_adds(out, "what happened, oldest first:\n");
 	elector_why(e->elector, out);
 	if (e->tell_more)
@@ -622,35 +599,22 @@ static void add_store(struct buf *b, const struct elector_status *s)
 	buf_adds(b, "}");
 }
 
-/* {"KEY":"kind","text":"..."}, if there is such a text. */
-static void add_one(struct buf *b, const char *key, const char *kind,
-                    void (*say)(struct buf *out, const struct standing *e), const struct standing *e)
+/* [{"KEY":"kind","text":"..."}, ...] of those that have something to say. */
+static void add_sayings(struct buf *b, const char *name, const char *key, const struct standing *e,
+                        const struct saying *s, size_t count)
 {
-	struct buf text = { 0 };
-
-	say(&text, e);
-	if (text.len) {
-		json_out_open(b, NULL, "{");
-		json_out_text(b, key, kind);
-		json_out_text(b, "text", text.data);
-		buf_adds(b, "}");
+	json_out_open(b, name, "[");
+	for (; count--; s++) {
+		struct buf text = { 0 };
+		s->add(&text, e);
+		if (text.len) {
+			json_out_open(b, NULL, "{");
+			json_out_text(b, key, s->kind);
+			json_out_text(b, "text", text.data);
+			buf_adds(b, "}");
+		}
+		buf_fini(&text);
 	}
-	buf_fini(&text);
-}
-
-static void add_reasons(struct buf *b, const struct standing *e)
-{
-	json_out_open(b, "reasons", "[");
-	for (size_t i = 0; i < REASONS && !e->status->leading; i++)
-		add_one(b, "reason", reasons[i].kind, reasons[i].add, e);
-	buf_adds(b, "]");
-}
-
-static void add_notes(struct buf *b, const struct standing *e)
-{
-	json_out_open(b, "notes", "[");
-	for (size_t i = 0; i < NEXT_NOTES; i++)
-		add_one(b, "note", next_notes[i].kind, next_notes[i].add, e);
 	buf_adds(b, "]");
 }
 
@@ -692,7 +656,7 @@ static void add_next(struct buf *b, const struct standing *e)
 	json_out_int(b, "rotation", (int64_t)n->handovers[NEXT_ROTATION]);
 	buf_adds(b, "}");
 	json_out_text(b, "warm", e->warm);
-	add_notes(b, e);
+	add_sayings(b, "notes", "note", e, next_notes, NEXT_NOTES);
 	buf_adds(b, "}");
 }
 
@@ -765,7 +729,7 @@ void standing_members(struct buf *out, const struct standing *e)
 	add_next(out, e);
 	if (e->service)
 		add_service(out, e);
-	add_reasons(out, e);
+	add_sayings(out, "reasons", "reason", e, reasons, s->leading ? 0 : REASONS);
 	json_out_text(out, "scriptError", e->script_error);
 	json_out_int(out, "scriptErrorMs", e->script_error ? whole_ms(e->script_error_for) : -1);
 }
