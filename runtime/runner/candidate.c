@@ -77,37 +77,10 @@ static void candidate_worker_doing(const void *arg, struct worker_doing *out)
 		out->election = busy->settings->name;
 }
 
-static void candidate_set_timer(const struct candidate *p, ev_timer *timer, nsec after)
-{
-	ev_timer_stop(p->run->program.loop, timer);
-	if (after == NSEC_NEVER)
-		return;
-	ev_timer_set(timer, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(p->run->program.loop, timer);
-}
-
-static void candidate_timer(void *arg, nsec after)
-{
-	candidate_set_timer(arg, &((struct candidate *)arg)->timer, after);
-}
-
-static void candidate_next_timer(void *arg, nsec after)
-{
-	candidate_set_timer(arg, &((struct candidate *)arg)->next_timer, after);
-}
-
-static void candidate_on_next_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct candidate *p = w->data;
-
-	(void)loop;
-	(void)revents;
-	term_supervision_next_timer(&p->term);
-}
-
 /* A worker that is killed is killed for all of its elections. */
-static bool candidate_worker_leads_another(const struct candidate *p)
+static bool candidate_worker_leads_another(const void *arg)
 {
+	const struct candidate *p = arg;
 	const struct run *r = p->run;
 
 	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
@@ -118,16 +91,6 @@ static bool candidate_worker_leads_another(const struct candidate *p)
 			return true;
 	}
 	return false;
-}
-
-static void candidate_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct candidate *p = w->data;
-
-	(void)loop;
-	(void)revents;
-	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_TIMER,
-	                                                     .leads_another = candidate_worker_leads_another(p) });
 }
 
 static void candidate_allow(void *arg)
@@ -201,8 +164,7 @@ static const struct term_ops candidate_ops = {
 	.sweep = candidate_sweep,
 	.kill = candidate_kill_worker,
 	.doing = candidate_worker_doing,
-	.timer = candidate_timer,
-	.next_timer = candidate_next_timer,
+	.leads_another = candidate_worker_leads_another,
 	.next_idle = candidate_changed,
 	.allow = candidate_allow,
 	.extended = candidate_extended,
@@ -377,9 +339,7 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 	p->settings = settings;
 	p->allowance = NSEC_NEVER;
 	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p };
-	ev_timer_init(&p->timer, candidate_on_timer, 0., 0.);
-	ev_timer_init(&p->next_timer, candidate_on_next_timer, 0., 0.);
-	p->timer.data = p->next_timer.data = p;
+	term_supervision_init(&p->term, &r->program.timeline);
 	return p;
 }
 
@@ -585,11 +545,9 @@ void candidate_free(struct candidate *p)
 {
 	if (!p)
 		return;
-	ev_timer_stop(p->run->program.loop, &p->timer);
-	ev_timer_stop(p->run->program.loop, &p->next_timer);
 	elector_free(p->elector);
 	service_order_free(p->service);
-	may_lead_fini(&p->term.may_lead);
+	term_supervision_fini(&p->term);
 	script_metrics_fini(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	free(p->renewals);

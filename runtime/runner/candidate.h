@@ -32,7 +32,6 @@ struct candidate { /* read by its users; number and election are theirs */
 	struct elector *elector;
 	struct service_order *service; /* NULL: no --service */
 	struct term_supervision term;
-	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
 	struct script_jobs jobs;
 	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */

@@ -340,12 +340,6 @@ static void supervision_end_next(const struct term_supervision *t)
 	supervision_send(t, &m);
 }
 
-static void supervision_next_timer(const struct term_supervision *t, nsec after)
-{
-	if (t->ops->next_timer)
-		t->ops->next_timer(t->arg, after);
-}
-
 static void supervision_next_is_idle(struct term_supervision *t)
 {
 	if (t->finishing && term_supervision_finished(t)) {
@@ -363,7 +357,7 @@ static void supervision_tell_next(struct term_supervision *t, struct on_next_eve
 	e.moves = now.moves;
 	struct on_next_actions a = next_hooks_step(&t->next, &e);
 	if (a.set & ON_NEXT_DO_TIMER_OFF)
-		supervision_next_timer(t, NSEC_NEVER);
+		timer_stop(t->timeline, &t->next_timer);
 	if (a.set & ON_NEXT_DO_BEGIN)
 		supervision_send_next(t);
 	if (a.set & ON_NEXT_DO_OVER)
@@ -373,7 +367,7 @@ static void supervision_tell_next(struct term_supervision *t, struct on_next_eve
 	if (a.set & ON_NEXT_DO_KILL)
 		t->ops->kill(t->arg);
 	if (a.set & ON_NEXT_DO_TIMER)
-		supervision_next_timer(t, t->next.grace);
+		timer_start(t->timeline, &t->next_timer, (double)t->next.grace / NSEC_PER_SEC);
 	if (a.set & ON_NEXT_DO_IDLE)
 		supervision_next_is_idle(t);
 	if (swept)
@@ -390,9 +384,11 @@ void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t 
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = clean });
 }
 
-void term_supervision_next_timer(struct term_supervision *t)
+static void supervision_on_next_timer(struct timer *timer)
 {
-	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TIMER });
+	supervision_tell_next(
+		(struct term_supervision *)((char *)timer - offsetof(struct term_supervision, next_timer)),
+		(struct on_next_event){ .kind = ON_NEXT_EV_TIMER });
 }
 
 void term_supervision_move(struct term_supervision *t)
@@ -462,7 +458,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	struct term_actions a = term_hooks_step(&t->hooks, &e);
 	supervision_pass_to_next(t, &a, &e);
 	if (a.set & TERM_DO_TIMER_OFF)
-		t->ops->timer(t->arg, NSEC_NEVER);
+		timer_stop(t->timeline, &t->timer);
 	bool taken = supervision_write_page(t, &a);
 	supervision_tell_worker(t, &a, &e);
 	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
@@ -472,7 +468,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	bool swept =
 		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 	if (a.set & TERM_DO_TIMER)
-		t->ops->timer(t->arg, a.after);
+		timer_start(t->timeline, &t->timer, (double)a.after / NSEC_PER_SEC);
 	if (a.set & TERM_DO_BEGAN && t->ops->began)
 		t->ops->began(t->arg);
 	if (a.set & TERM_DO_OVER)
@@ -709,4 +705,30 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 	term_supervision_tell(t, e);
 	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_DEAD });
 	term_supervision_look(t);
+}
+
+/* ---- life ---- */
+
+static void supervision_on_timer(struct timer *timer)
+{
+	struct term_supervision *t =
+		(struct term_supervision *)((char *)timer - offsetof(struct term_supervision, timer));
+
+	term_supervision_tell(
+		t, (struct term_event){ .kind = TERM_EV_TIMER,
+	                                .leads_another = t->ops->leads_another && t->ops->leads_another(t->arg) });
+}
+
+void term_supervision_init(struct term_supervision *t, struct timeline *timeline)
+{
+	t->timeline = timeline;
+	timer_init(timeline, &t->timer, supervision_on_timer);
+	timer_init(timeline, &t->next_timer, supervision_on_next_timer);
+}
+
+void term_supervision_fini(struct term_supervision *t)
+{
+	timer_stop(t->timeline, &t->timer);
+	timer_stop(t->timeline, &t->next_timer);
+	may_lead_fini(&t->may_lead);
 }

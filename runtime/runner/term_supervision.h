@@ -12,8 +12,9 @@
 #include "life/life.h"
 #include "life/next_hooks.h"
 #include "life/term_hooks.h"
+#include "loop/timeline.h"
 
-/* All but context, page, send, sweep, kill, timer and finished may be NULL. They may be called from inside any
+/* All but context, page, send, sweep, kill and finished may be NULL. They may be called from inside any
  * term_supervision_ function and from the elector's callbacks; none may call term_supervision_tell from inside but
  * those that say so. */
 struct term_ops {
@@ -27,10 +28,8 @@ struct term_ops {
 	bool (*sweep)(void *arg, uint64_t term, uint32_t next);
 	void (*kill)(void *arg);                                  /* the worker; TERM_EV_DEAD follows, later */
 	void (*doing)(const void *arg, struct worker_doing *out); /* what the worker does now; NULL: nobody knows */
-	void (*timer)(void *arg,
-	              nsec after); /* TERM_EV_TIMER after so long, once; in place of an earlier one. NSEC_NEVER: none */
-	/* The same for a timer beside that one: term_supervision_next_timer. NULL: it never comes */
-	void (*next_timer)(void *arg, nsec after);
+	/* Its worker leads in another election, too: who kills it ends that term. NULL: it never does */
+	bool (*leads_another)(const void *arg);
 	void (*next_idle)(
 		void *arg);          /* nothing of an on_next runs any more; tell is allowed in this one; may be NULL */
 	void (*allow)(void *arg);    /* a term begins: TERM_DO_ALLOW */
@@ -51,10 +50,16 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 	void *arg;
 	uint32_t slot;            /* in the page and in messages */
 	struct elector *elector;  /* the owner's; NULL until it is made */
-	struct may_lead may_lead; /* the owner sets its timeout, and frees it */
+	struct may_lead may_lead; /* the owner sets its timeout */
 	bool priority_given;      /* by an option: what the script's function says does not count */
 	bool finishing;           /* TERM_DO_FINISHED waits for what on_next_over does */
+	struct timeline *timeline;
+	struct timer timer, next_timer; /* of the term, and of on_next */
 };
+
+/* Once it is zeroed and filled; and before its memory is freed, after the elector. */
+void term_supervision_init(struct term_supervision *t, struct timeline *timeline);
+void term_supervision_fini(struct term_supervision *t);
 
 /* For elector_new, with the term_supervision as its arg. */
 extern const struct elector_callbacks term_elector_callbacks;
@@ -73,7 +78,6 @@ void term_supervision_look(struct term_supervision *t);
 /* The supervision of on_next, which goes on beside the term's (next_hooks.h). It hears of what concerns both from
  * term_supervision_tell: LEAD, READY, the term's end. */
 void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean);
-void term_supervision_next_timer(struct term_supervision *t);
 void term_supervision_ask(struct term_supervision *t); /* may_lead, and what comes with its answer, although it leads */
 void term_supervision_move(struct term_supervision *t);       /* what runs of it is to end: another worker takes over */
 bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */

@@ -62,7 +62,6 @@ struct sim_candidate { /* one election on one node: what candidate.c is to a run
 	char *url;
 	struct elector *elector;
 	struct term_supervision term;
-	struct timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
 	uint64_t sweeping;      /* TERM_EV_SWEPT is due for this term; 0: for none */
 	uint32_t sweeping_next; /* and for this on_next */

@@ -104,38 +104,6 @@ static void sim_candidate_kill_worker(void *arg)
 	node_end_worker(((struct sim_candidate *)arg)->node);
 }
 
-static void sim_candidate_on_timer(struct timer *t)
-{
-	struct sim_candidate *s = (struct sim_candidate *)((char *)t - offsetof(struct sim_candidate, timer));
-
-	term_supervision_tell(&s->term, (struct term_event){ .kind = TERM_EV_TIMER });
-}
-
-static void sim_candidate_timer(void *arg, nsec after)
-{
-	struct sim_candidate *s = arg;
-
-	timer_stop(&s->node->time, &s->timer);
-	if (after != NSEC_NEVER)
-		timer_start(&s->node->time, &s->timer, (double)after / NSEC_PER_SEC);
-}
-
-static void sim_candidate_on_next_timer(struct timer *t)
-{
-	struct sim_candidate *s = (struct sim_candidate *)((char *)t - offsetof(struct sim_candidate, next_timer));
-
-	term_supervision_next_timer(&s->term);
-}
-
-static void sim_candidate_next_timer(void *arg, nsec after)
-{
-	struct sim_candidate *s = arg;
-
-	timer_stop(&s->node->time, &s->next_timer);
-	if (after != NSEC_NEVER)
-		timer_start(&s->node->time, &s->next_timer, (double)after / NSEC_PER_SEC);
-}
-
 static void sim_candidate_began(void *arg)
 {
 	const struct sim_candidate *s = arg;
@@ -169,8 +137,6 @@ static const struct term_ops sim_candidate_ops = {
 	.send = sim_candidate_send,
 	.sweep = sim_candidate_sweep,
 	.kill = sim_candidate_kill_worker,
-	.timer = sim_candidate_timer,
-	.next_timer = sim_candidate_next_timer,
 	.began = sim_candidate_began,
 	.over = sim_candidate_over,
 	.handed_over = sim_candidate_handed_over,
@@ -213,8 +179,7 @@ static bool node_add_candidate(struct sim_node *n, const struct wire_election *e
 	s->node = n;
 	s->index = n->candidate_count;
 	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
-	timer_init(&n->time, &s->timer, sim_candidate_on_timer);
-	timer_init(&n->time, &s->next_timer, sim_candidate_on_next_timer);
+	term_supervision_init(&s->term, &n->time);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
 	return election_settings_copy(&s->settings, e);
@@ -573,12 +538,10 @@ static void node_load(struct sim_node *n)
 static void node_free_candidates(struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
-		timer_stop(&n->time, &n->candidates[i]->timer);
-		timer_stop(&n->time, &n->candidates[i]->next_timer);
 		if (n->sim->handover.of == n->candidates[i])
 			n->sim->handover.of = NULL;
 		elector_free(n->candidates[i]->elector);
-		may_lead_fini(&n->candidates[i]->term.may_lead);
+		term_supervision_fini(&n->candidates[i]->term);
 		script_metrics_fini(&n->candidates[i]->metrics);
 		election_settings_fini(&n->candidates[i]->settings);
 		free(n->candidates[i]->url);
