@@ -370,6 +370,9 @@ static void wanted_rules(void)
 	become_next();
 	news(6, wanted);
 	ok(writes_n() && a.answers == 77, "so does who is next already");
+	write_ends(7, OUTCOME_OK);
+	ready(7, false, 0);
+	ok(empties() && a.answers == 77, "and says no where it cannot lead after that");
 	begin(0);
 	ready(0, false, 0);
 	news(1, wanted);
