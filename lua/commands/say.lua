@@ -16,6 +16,24 @@ return function(natives, command)
 		return say.fail(err.usage and say.USAGE or say.UNREACHABLE, err.message)
 	end
 
+	-- The lock's record, read once: as `shown` of its handle returns it, or nil, err.
+	function say.look(url, state_dir)
+		local handle, err = natives.lock_open(url, state_dir)
+		if not handle then
+			return nil, err
+		end
+		local good, why = handle:read(say.TIMEOUT)
+		if not good then
+			return nil, why
+		end
+		return handle:shown()
+	end
+
+	-- "2026-11-22 23:04:47.123 "
+	function say.now(us)
+		return ("%s.%03d "):format(say.time(us), us // 1000 % 1000)
+	end
+
 	-- "2026-11-22 23:04:47" of microseconds since 1970.
 	function say.time(us, form)
 		return os.date(form or "%F %T", us // 1000000)

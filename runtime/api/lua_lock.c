@@ -40,12 +40,19 @@ static struct lock_handle *handle_at(lua_State *L)
 	return luaL_checkudata(L, 1, LOCK_TYPE);
 }
 
-static struct lock_handle *handle_idle(lua_State *L)
+static struct lock_handle *handle_open(lua_State *L)
 {
 	struct lock_handle *h = handle_at(L);
 
 	if (!h->lock)
 		luaL_error(L, "lock: it is closed");
+	return h;
+}
+
+static struct lock_handle *handle_idle(lua_State *L)
+{
+	struct lock_handle *h = handle_open(L);
+
 	if (h->busy)
 		luaL_error(L, "lock: another task uses this handle");
 	return h;
@@ -453,7 +460,7 @@ static void set_watched(lua_State *L, const struct lock_handle *h, int64_t now_u
  * is one */
 static int handle_shown(lua_State *L)
 {
-	struct lock_handle *h = handle_idle(L);
+	struct lock_handle *h = handle_open(L);
 	int64_t now_us = clock_wall_us();
 
 	lua_createtable(L, 0, 24);

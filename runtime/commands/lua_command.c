@@ -1,9 +1,12 @@
 #include "commands/commands.h"
 
+#include "client/screen.h"
+#include "commands/named_lock.h"
 #include "loop/timeline.h"
 #include "script/script.h"
 
 #include <ev.h>
+#include <lauxlib.h>
 
 /* The commands that are written in Lua: lua/commands/NAME.lua, run in this process as a task. There is no worker, and no
  * script. */
@@ -28,16 +31,71 @@ static void lua_run_drop(void *arg, const struct buf *message)
 	(void)arg, (void)message; /* there are no elections to tell of */
 }
 
-/* Pushes a table of the options that have a value, and of the words. */
-static void push_options(lua_State *L, const struct options *o)
+/* ---- a terminal that is drawn on: screen.h ---- */
+
+static int lua_screen_possible(lua_State *L)
+{
+	lua_pushboolean(L, screen_possible());
+	return 1;
+}
+
+static int lua_screen_enter(lua_State *L)
+{
+	(void)L;
+	screen_enter();
+	return 0;
+}
+
+static int lua_screen_leave(lua_State *L)
+{
+	(void)L;
+	screen_leave();
+	return 0;
+}
+
+static int lua_screen_write(lua_State *L)
+{
+	size_t len;
+	const char *text = luaL_checklstring(L, 1, &len);
+
+	screen_write(text, len);
+	return 0;
+}
+
+/* measure() -> columns, lines, whether there are colours */
+static int lua_screen_measure(lua_State *L)
+{
+	struct screen s;
+
+	screen_measure(&s);
+	lua_pushinteger(L, s.columns);
+	lua_pushinteger(L, s.lines);
+	lua_pushboolean(L, s.colour);
+	return 3;
+}
+
+static const luaL_Reg screen_functions[] = {
+	{ "possible", lua_screen_possible }, { "enter", lua_screen_enter },     { "leave", lua_screen_leave },
+	{ "write", lua_screen_write },       { "measure", lua_screen_measure }, { NULL, NULL },
+};
+
+/* ---- the options ---- */
+
+static void push_list(lua_State *L, char *const *texts, size_t count)
+{
+	lua_createtable(L, (int)count, 0);
+	for (size_t i = 0; i < count; i++) {
+		lua_pushstring(L, texts[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+}
+
+/* Pushes a table of the options that have a value, of the words, of the locks that are meant, and the screen. */
+static void push_options(lua_State *L, const struct options *o, const struct named_locks *locks)
 {
 	char key[64];
 
-	lua_newtable(L);
-	for (int i = 0; i < o->words; i++) {
-		lua_pushstring(L, o->word[i]);
-		lua_rawseti(L, -2, i + 1);
-	}
+	push_list(L, (char *const *)o->word, (size_t)o->words);
 	for (enum option i = 0; i < OPTIONS; i++) {
 		if (!(option_table[i].commands & 1u << o->command))
 			continue;
@@ -49,10 +107,14 @@ static void push_options(lua_State *L, const struct options *o)
 			lua_pushinteger(L, o->value[i].number);
 		lua_setfield(L, -2, option_key(i, key, sizeof key));
 	}
+	push_list(L, locks->url, locks->count);
+	lua_setfield(L, -2, "locks");
+	luaL_newlib(L, screen_functions);
+	lua_setfield(L, -2, "screen");
 }
 
 /* The exit status. */
-static int lua_command(const struct options *o)
+static int lua_command(const struct options *o, const struct named_locks *locks)
 {
 	struct lua_run r = { .options = o };
 	struct timeline timeline;
@@ -65,7 +127,7 @@ static int lua_command(const struct options *o)
 	struct script *s = script_new(&spec);
 	script_push_internal(s, "command");
 	lua_pushstring(s->L, command_names[o->command]);
-	push_options(s->L, o);
+	push_options(s->L, o, locks);
 	sched_spawn(sched_program(s->sched), s->L, 2, lua_run_on_ended, &r);
 	while (!r.ended) {
 		bool more = sched_run(s->sched);
@@ -78,15 +140,58 @@ static int lua_command(const struct options *o)
 	return r.status;
 }
 
-static int lua_command_main(enum command command, int argc, char **argv)
-{
-	struct options o;
-	int status = command_begin(&o, command, argc, argv);
-
-	return status >= 0 ? status : lua_command(&o);
-}
+/* ---- the commands ---- */
 
 int cmd_list(int argc, char **argv)
 {
-	return lua_command_main(COMMAND_LIST, argc, argv);
+	struct options o;
+	int status = command_begin(&o, COMMAND_LIST, argc, argv);
+
+	return status >= 0 ? status : lua_command(&o, &(struct named_locks){ 0 });
+}
+
+/* Of one lock, or of several. */
+static int lua_command_named(const struct options *o, bool several)
+{
+	struct named_locks locks = { 0 };
+	int status = named_locks(o, several, &locks);
+
+	if (status < 0)
+		status = lua_command(o, &locks);
+	named_locks_fini(&locks);
+	return status;
+}
+
+int cmd_history(int argc, char **argv)
+{
+	struct options o;
+	int status = command_begin(&o, COMMAND_HISTORY, argc, argv);
+
+	return status >= 0 ? status : lua_command_named(&o, false);
+}
+
+int cmd_leader(int argc, char **argv)
+{
+	struct options o;
+	int status = command_begin(&o, COMMAND_LEADER, argc, argv);
+
+	return status >= 0 ? status : lua_command_named(&o, false);
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct options o;
+	int status = command_begin(&o, COMMAND_STATUS, argc, argv);
+
+	if (status >= 0)
+		return status;
+	bool watch = o.value[OPTION_WATCH].number;
+	const char *prefix = o.value[OPTION_PREFIX].text;
+	if ((prefix || o.lock_count > 1) && !watch)
+		return command_fail(
+			COMMAND_STATUS, EXIT_USAGE,
+			"several locks: add --watch to see them as they change; `lunarch list` prints them once");
+	if (prefix && (o.words || o.lock_count))
+		return command_fail(COMMAND_STATUS, EXIT_USAGE, "--prefix, or locks by their names: not both");
+	return prefix ? lua_command(&o, &(struct named_locks){ 0 }) : lua_command_named(&o, watch);
 }
