@@ -7,6 +7,7 @@
 #define LUNARCH_API_H
 
 #include <lua.h>
+#include <stdint.h>
 
 /* Adds all that follows to the table at the top of the stack. */
 void api_open(lua_State *L);
@@ -21,5 +22,9 @@ void api_open_time(lua_State *L);    /* time */
 
 /* Replaces functions of the coroutine library, so that a wait inside a script's coroutine reaches the scheduler. */
 void api_open_coroutine(lua_State *L);
+
+/* Pushes what a lock's handle shows of a record: lua/commands/record_text.lua. r NULL: there is none. [-0, +1, m] */
+struct record;
+void api_push_record(lua_State *L, const char *lock, const struct record *r, int64_t now_us);
 
 #endif

@@ -442,18 +442,30 @@ static enum leadership_watched handle_saw(const struct lock_handle *h)
 	return h->moved ? WATCHED_RENEWS : WATCHED_NOTHING;
 }
 
-static void set_watched(lua_State *L, const struct lock_handle *h, int64_t now_us)
+static void push_shown(lua_State *L, const char *lock, const struct record *r, int64_t now_us,
+                       enum leadership_watched watched)
 {
-	enum leadership_watched watched = handle_saw(h);
-	const struct record *r = h->present ? &h->record : NULL;
 	enum leadership is = leadership_of(r, now_us, watched);
 
+	lua_createtable(L, 0, 24);
+	set_text(L, "lock", lock);
+	set_number(L, "now_us", now_us, true);
 	set_text(L, "state", leadership_name(is));
 	lua_pushboolean(L, is >= LEADERSHIP_OVERDUE);
 	lua_setfield(L, -2, "held");
 	if (watched != WATCHED_NOTHING)
 		set_text(L, "watched", watched == WATCHED_RENEWS ? "renews" : "silent");
-	set_number(L, "sight", (int64_t)h->sight, h->present);
+	if (!r)
+		return;
+	lua_pushboolean(L, 1);
+	lua_setfield(L, -2, "present");
+	set_record(L, r);
+	set_past(L, r, now_us);
+}
+
+void api_push_record(lua_State *L, const char *lock, const struct record *r, int64_t now_us)
+{
+	push_shown(L, lock, r, now_us, WATCHED_NOTHING);
 }
 
 /* shown(handle) -> a table: lock, state, held, watched, now_us, lease_left, and what the record says; `present`: there
@@ -461,21 +473,11 @@ static void set_watched(lua_State *L, const struct lock_handle *h, int64_t now_u
 static int handle_shown(lua_State *L)
 {
 	struct lock_handle *h = handle_open(L);
-	int64_t now_us = clock_wall_us();
 
-	lua_createtable(L, 0, 24);
-	set_text(L, "lock", h->lock->url);
-	set_number(L, "now_us", now_us, true);
-	set_watched(L, h, now_us);
-	if (!h->present)
-		return 1;
-	lua_pushboolean(L, 1);
-	lua_setfield(L, -2, "present");
+	push_shown(L, h->lock->url, h->present ? &h->record : NULL, clock_wall_us(), handle_saw(h));
 	lua_pushnumber(L, (double)(h->record.lease_ms * NSEC_PER_MS - elapsed_standby(h->since, clock_now())) /
 	                          NSEC_PER_SEC);
 	lua_setfield(L, -2, "lease_left");
-	set_record(L, &h->record);
-	set_past(L, &h->record, now_us);
 	return 1;
 }
 

@@ -29,20 +29,6 @@ int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *ur
 	return c->lock ? 0 : -1;
 }
 
-int lock_client_open_base(struct lock_client *c, struct err *err)
-{
-	return lock_client_prepare(c, NULL, err);
-}
-
-int lock_client_open_beside(struct lock_client *c, struct lock_client *base, const char *url, struct err *err)
-{
-	c->beside = true;
-	c->loop = base->loop;
-	record_init(&c->record);
-	c->lock = lock_open(&base->env, url, err);
-	return c->lock ? 0 : -1;
-}
-
 int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefix, struct err *err)
 {
 	*prefix = NULL;
@@ -70,8 +56,6 @@ void lock_client_close(struct lock_client *c)
 	if (c->place)
 		c->place->ops->close(c->place);
 	record_fini(&c->record);
-	if (c->beside)
-		return;
 	lock_env_fini(&c->env);
 	if (c->env.offload)
 		offload_free(c->env.offload);
@@ -224,13 +208,6 @@ enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nse
 		*changed = o == LOCK_ABSENT || (o == LOCK_OK && record_sight_id(&c->record) != before);
 	}
 	return o;
-}
-
-enum leadership_watched lock_client_watched(const struct lock_client *c, struct instant since, bool moved)
-{
-	if (elapsed_standby(since, clock_now()) >= c->record.lease_ms * NSEC_PER_MS)
-		return WATCHED_SILENT;
-	return moved ? WATCHED_RENEWS : WATCHED_NOTHING;
 }
 
 void lock_client_drain(struct lock_client *c)

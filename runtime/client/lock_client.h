@@ -1,18 +1,17 @@
-/* Room client: a lock for who does not campaign: operations that block, and the record as text.
+/* Room client: a lock for who does not campaign: operations that block, and a terminal that is drawn on.
  *
  * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
  * Not an elector: what is written, and on what condition, is the caller's.
- * Used by leader, status, list, check and the examination of a store (store_check.c). */
+ * Used by check, release, ctl and the examination of a store (store_check.c). list, status, history and leader read locks
+ * in Lua (runtime/api/lua_lock.c). */
 #ifndef LUNARCH_LOCK_CLIENT_H
 #define LUNARCH_LOCK_CLIENT_H
 
-#include "lease/leadership.h"
 #include "locks/lock.h"
 
 struct lock_client {
 	struct ev_loop *loop;
 	bool owns_loop;
-	bool beside; /* its loop and env are those of another client */
 	struct lock_env env;
 	struct lock *lock;
 	struct lock *place;   /* of lock_client_open_prefix; NULL: none */
@@ -36,13 +35,6 @@ int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefi
 
 /* After that: from now on c->lock is this one, until the next call. -1 with *err: none. */
 int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err);
-
-/* Without a lock: for clients that are opened beside it. */
-int lock_client_open_base(struct lock_client *c, struct err *err);
-
-/* As lock_client_open, in the loop and over the connections of `base`, which is closed after it. It cannot be turned to
- * another lock. */
-int lock_client_open_beside(struct lock_client *c, struct lock_client *base, const char *url, struct err *err);
 
 /* Starts a read, which has been answered when c->busy is false again. As lock_client_start_write. */
 void lock_client_start_read(struct lock_client *c);
@@ -74,10 +66,6 @@ bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll);
 /* Watches the record that was just read, for at most so long, until it is another one or gone; polls as above. LOCK_OK
  * or LOCK_ABSENT: what the last read found, with *changed; else why that read failed. Blocks. */
 enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nsec poll, bool *changed);
-
-/* What is known of the record that was last read, which was first found so at `since`. moved: it was found otherwise
- * before that, so whoever holds it was seen to write. */
-enum leadership_watched lock_client_watched(const struct lock_client *c, struct instant since, bool moved);
 
 /* Waits until notices of earlier changes have stopped coming, and forgets them. Blocks. */
 void lock_client_drain(struct lock_client *c);

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "client/lock_client.h"
-#include "client/record_text.h"
 #include "commands/script_probe.h"
 #include "commands/unit_env.h"
 #include "lease/lease.h"
@@ -241,10 +240,6 @@ static void check_next_record(struct lock_client *l, const char *url)
 static void check_record(struct check *c, struct lock_client *l, const char *url)
 {
 	enum lock_outcome o = lock_client_read(l);
-	struct record_text s = { .lock = lock_client_url(l),
-		                 .record = o == LOCK_OK ? &l->record : NULL,
-		                 .now_us = clock_wall_us() };
-	struct buf b = { 0 };
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
 		problem(c, l->result.err.text);
@@ -257,9 +252,9 @@ static void check_record(struct check *c, struct lock_client *l, const char *url
 		free(text);
 		return;
 	}
-	record_text_headline(&b, &s);
-	say("now", true, "%s", b.data);
-	buf_fini(&b);
+	char *now = command_record_text("headline", lock_client_url(l), o == LOCK_OK ? &l->record : NULL);
+	say("now", true, "%s", now);
+	free(now);
 	check_next_record(l, url);
 }
 

@@ -4,7 +4,6 @@
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "client/lock_client.h"
-#include "client/record_text.h"
 #include "commands/ctl_electors.h"
 #include "commands/script_probe.h"
 #include "locks/lock.h"
@@ -73,11 +72,9 @@ static int cron_leads_elsewhere(const struct options *o, const struct err *why)
 
 	if (*lock && lock_client_open(&client, NULL, lock, &err) == 0 && lock_client_read(&client) == LOCK_OK &&
 	    !lock_client_found_next(&client) && *client.record.holder) {
-		buf_adds(&told, ". ");
-		record_text_headline(
-			&told,
-			&(struct record_text){ .lock = lock, .record = &client.record, .now_us = clock_wall_us() });
-		buf_adds(&told, ": give this order there");
+		char *headline = command_record_text("headline", lock, &client.record);
+		buf_printf(&told, ". %s: give this order there", headline);
+		free(headline);
 	}
 	lock_client_close(&client);
 	int status = command_fail(COMMAND_CRON, command_status_of(why), "%s%s", why->text, told.len ? told.data : "");

@@ -1,10 +1,10 @@
 #include "commands/commands.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "client/lock_client.h"
 #include "locks/lock_identity.h"
-#include "client/record_text.h"
 #include "commands/named_lock.h"
 #include "lease/record.h"
 
@@ -22,20 +22,17 @@
 /* What to say of a record that is not released because nobody asked for it in full. */
 static void release_explain(const struct lock_client *c, bool token_known)
 {
-	struct record_text shown = { .lock = lock_client_url(c), .record = &c->record, .now_us = clock_wall_us() };
-	struct buf b = { 0 };
-
-	record_text_lines(&b, &shown);
-	buf_printf(
-		&b,
-		"\nThis frees the record of a leader that is dead for sure; nobody waits for its lease to expire any more. If it "
+	char *lines = command_record_text("lines", lock_client_url(c), &c->record);
+	char *text = mem_printf(
+		"%s\nThis frees the record of a leader that is dead for sure; nobody waits for its lease to expire any more. If it "
 		"is not dead,\nbut only cut off, it acts on beside the next leader until its renew deadline has passed. A receiver "
 		"that\ndoes not check tokens then accepts what both send. A leader that can be reached hands over by itself: run\n"
 		"`lunarch ctl resign` there.\n\nIf it is dead, say so with the token that is in force: --token %" PRId64
 		"%s\n",
-		c->record.token, token_known ? "" : " (the record does not have it yet)");
-	command_lines(stderr, b.data);
-	buf_fini(&b);
+		lines, c->record.token, token_known ? "" : " (the record does not have it yet)");
+	command_lines(stderr, text);
+	free(text);
+	free(lines);
 }
 
 /* Watches for as long as a healthy leader needs for two renewals, at most for its lease. true: it has renewed, or the

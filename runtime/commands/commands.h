@@ -29,6 +29,11 @@ void command_lines(FILE *out, const char *text);
 /* The exit status for an error of a lock or a file: 2 for what the user got wrong, else 69. */
 enum exit_status command_status_of(const struct err *err);
 
+/* A record for people, by lua/commands/record_text.lua: its "headline", "NAME leads, token 3, term 2", or its "lines".
+ * lock: its URL without secrets. r NULL: there is none. The caller frees it. */
+struct record;
+char *command_record_text(const char *form, const char *lock, const struct record *r);
+
 void help_print(FILE *out); /* lunarch --help */
 void help_command(enum command command);
 int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */

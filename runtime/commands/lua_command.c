@@ -1,8 +1,12 @@
 #include "commands/commands.h"
 
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/mem.h"
 #include "client/screen.h"
 #include "commands/named_lock.h"
 #include "loop/timeline.h"
+#include "script/bind.h"
 #include "script/script.h"
 
 #include <ev.h>
@@ -26,9 +30,36 @@ static void lua_run_on_ended(void *arg, const struct outcome *o)
 	                  : command_fail(r->options->command, EXIT_FAILED_SCRIPT, "%s", o->traceback);
 }
 
-static void lua_run_drop(void *arg, const struct buf *message)
+/* ---- what surrounds it ---- */
+
+struct lua_host {
+	struct ev_loop *loop;
+	struct timeline timeline;
+	struct script_spec spec;
+	struct script *script;
+};
+
+static void lua_drop(void *arg, const struct buf *message)
 {
 	(void)arg, (void)message; /* there are no elections to tell of */
+}
+
+static int lua_host_open(struct lua_host *h, struct err *err)
+{
+	h->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	if (!h->loop)
+		return err_set(err, ERR_SYSTEM, "cannot make an event loop");
+	timeline_init(&h->timeline, h->loop);
+	h->spec = (struct script_spec){ .loop = h->loop, .timeline = &h->timeline, .send = lua_drop };
+	h->script = script_new(&h->spec);
+	return 0;
+}
+
+static void lua_host_close(struct lua_host *h)
+{
+	script_free(h->script);
+	timeline_fini(&h->timeline);
+	ev_loop_destroy(h->loop);
 }
 
 /* ---- a terminal that is drawn on: screen.h ---- */
@@ -117,14 +148,12 @@ static void push_options(lua_State *L, const struct options *o, const struct nam
 static int lua_command(const struct options *o, const struct named_locks *locks)
 {
 	struct lua_run r = { .options = o };
-	struct timeline timeline;
-	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	struct lua_host host;
+	struct err err;
 
-	if (!loop)
-		return command_fail(o->command, EXIT_UNREACHABLE, "cannot make an event loop");
-	timeline_init(&timeline, loop);
-	const struct script_spec spec = { .loop = loop, .timeline = &timeline, .send = lua_run_drop };
-	struct script *s = script_new(&spec);
+	if (lua_host_open(&host, &err) < 0)
+		return command_fail(o->command, EXIT_UNREACHABLE, "%s", err.text);
+	struct script *s = host.script;
 	script_push_internal(s, "command");
 	lua_pushstring(s->L, command_names[o->command]);
 	push_options(s->L, o, locks);
@@ -132,12 +161,29 @@ static int lua_command(const struct options *o, const struct named_locks *locks)
 	while (!r.ended) {
 		bool more = sched_run(s->sched);
 		if (!r.ended)
-			ev_run(loop, more ? EVRUN_NOWAIT : EVRUN_ONCE);
+			ev_run(host.loop, more ? EVRUN_NOWAIT : EVRUN_ONCE);
 	}
-	script_free(s);
-	timeline_fini(&timeline);
-	ev_loop_destroy(loop);
+	lua_host_close(&host);
 	return r.status;
+}
+
+char *command_record_text(const char *form, const char *lock, const struct record *r)
+{
+	struct lua_host host;
+	struct err err;
+
+	if (lua_host_open(&host, &err) < 0)
+		return mem_dup(err.text);
+	lua_State *L = host.script->L;
+	script_push_internal(host.script, "command");
+	lua_pushliteral(L, "text");
+	api_push_record(L, lock, r, clock_wall_us());
+	lua_pushstring(L, form);
+	lua_setfield(L, -2, "form");
+	lua_call(L, 2, 1);
+	char *text = mem_dup(lua_tostring(L, -1));
+	lua_host_close(&host);
+	return text;
 }
 
 /* ---- the commands ---- */

@@ -29,9 +29,7 @@ FUZZ_OWN_redis := locks/redis/lock_redis
 FUZZ_OWN_zookeeper := locks/zookeeper/lock_zookeeper locks/zookeeper/zk_seen
 FUZZ_LINK_zookeeper := $(patsubst %,-Wl$(COMMA)--wrap=zoo_%,async aget aget_children aget_children2 acreate awexists amulti)
 FUZZ_OUT := commands/% client/% simulation/% driver/% api/lua_mysql api/lua_hash api/lua_http tls/%
-# What shows a record to people needs none of the rest of its room.
-FUZZ_CLIENT := $(addprefix client/,history_text record_text short_name table)
-FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude page $(FUZZ_CLIENT))
+FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude page)
 $(BUILD)/fuzz.a: $(FUZZ_OBJ)
 	@rm -f $@
 	$(Q)ar rcs $@ $(sort $^)

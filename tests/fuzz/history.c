@@ -3,10 +3,13 @@
  * clock. */
 #include "fuzz.h"
 
-#include "client/history_text.h"
-#include "client/record_text.h"
+#include "loop/timeline.h"
+#include "script/bind.h"
+#include "script/script.h"
 
+#include <ev.h>
 #include <jansson.h>
+#include <string.h>
 
 static void for_people(struct buf *out)
 {
@@ -38,10 +41,52 @@ static void judge_bars(const struct buf *out, int width)
 	}
 }
 
+static void drop(void *arg, const struct buf *message)
+{
+	(void)arg, (void)message;
+}
+
+/* The Lua state in which all inputs are shown. It lives as long as the process. */
+static struct script *the_script(void)
+{
+	static struct timeline timeline;
+	static struct script_spec spec;
+	static struct script *s;
+
+	if (s)
+		return s;
+	spec = (struct script_spec){ .loop = ev_loop_new(EVFLAG_AUTO), .timeline = &timeline, .send = drop };
+	timeline_init(&timeline, spec.loop);
+	s = script_new(&spec);
+	return s;
+}
+
+/* As command_record_text, and the forms of lua/commands/text.lua. */
+static struct buf shown(const char *form, const struct record *r, int64_t now_us, int columns)
+{
+	lua_State *L = the_script()->L;
+	struct buf out = { 0 };
+	size_t len;
+
+	script_push_internal(the_script(), "command");
+	lua_pushliteral(L, "text");
+	bind_push_record(L, "file:/x", r, now_us);
+	lua_pushstring(L, form);
+	lua_setfield(L, -2, "form");
+	lua_pushinteger(L, columns);
+	lua_setfield(L, -2, "columns");
+	lua_call(L, 2, 1);
+	const char *text = lua_tolstring(L, -1, &len);
+	buf_add(&out, text, len);
+	lua_pop(L, 1);
+	return out;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const char *const people[] = { "headline", "lines", "table", "brief", "drawing" };
+	static const char *const programs[] = { "json", "terms" };
 	struct input in = { data, size };
-	struct buf out = { 0 };
 	struct record r;
 	struct err err;
 	int columns = input_byte(&in);
@@ -50,22 +95,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = input_text(&in, &len);
 
 	record_init(&r);
-	if (record_parse(&r, text, len, &err) == 0) {
-		const struct record_text s = { .lock = "file:/x", .record = &r, .now_us = now_us };
-		record_text_headline(&out, &s);
+	bool parsed = record_parse(&r, text, len, &err) == 0;
+	for (size_t i = 0; parsed && i < sizeof people / sizeof *people; i++) {
+		struct buf out = shown(people[i], &r, now_us, columns);
+		if (strcmp(people[i], "drawing") == 0)
+			judge_bars(&out, columns > 33 ? columns - 23 : 10);
 		for_people(&out);
-		record_text_lines(&out, &s);
-		for_people(&out);
-		record_text_json(&out, &s);
-		for_programs(&out);
-		for (int brief = 0; brief < 2; brief++) {
-			history_text_table(&out, &s, brief);
-			for_people(&out);
-		}
-		history_text_drawing(&out, &s, columns, false);
-		judge_bars(&out, columns > 33 ? columns - 23 : 10);
-		for_people(&out);
-		history_text_json(&out, &s);
+	}
+	for (size_t i = 0; parsed && i < sizeof programs / sizeof *programs; i++) {
+		struct buf out = shown(programs[i], &r, now_us, columns);
 		for_programs(&out);
 	}
 	record_fini(&r);
