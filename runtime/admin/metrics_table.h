@@ -32,11 +32,11 @@ ROW("lunarch_store_failures_total", NULL, ",operation=\"watch\"", COUNT, s->stor
 ROW("lunarch_next_known", "gauge", "", COUNT, s->next.known,
     "1 while the leader names a standby that is to lead after it; 0: a hand-over would have to be competed for.")
 ROW("lunarch_is_next", "gauge", "", COUNT, s->next.self, "1 while this process is the standby that is to lead next.")
-ROW("lunarch_handovers_total", "counter", ",why=\"request\"", COUNT, s->next.handovers[SUCCESSOR_REQUEST],
+ROW("lunarch_handovers_total", "counter", ",why=\"request\"", COUNT, s->next.handovers[NEXT_REQUEST],
     "Terms that this process ended in order to hand over: by an operator's request (lunarch ctl handover), to a "
     "larger priority (--preempt), or by rotation (--max-term).")
-ROW("lunarch_handovers_total", NULL, ",why=\"priority\"", COUNT, s->next.handovers[SUCCESSOR_PRIORITY], NULL)
-ROW("lunarch_handovers_total", NULL, ",why=\"rotation\"", COUNT, s->next.handovers[SUCCESSOR_ROTATION], NULL)
+ROW("lunarch_handovers_total", NULL, ",why=\"priority\"", COUNT, s->next.handovers[NEXT_PRIORITY], NULL)
+ROW("lunarch_handovers_total", NULL, ",why=\"rotation\"", COUNT, s->next.handovers[NEXT_ROTATION], NULL)
 ROW("lunarch_service_published", "gauge", "", COUNT, e->service ? sv.published : NAN,
     "1 while this process keeps the address of its Service (--service); no series without one.")
 ROW("lunarch_service_failures_total", "counter", "", COUNT, e->service ? sv.failures : NAN,

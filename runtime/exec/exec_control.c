@@ -17,19 +17,10 @@ static void exec_tell_restarts(const void *arg, struct buf *out)
 
 static void exec_stand(const struct exec *x, struct standing *out, struct elector_status *status)
 {
-	elector_status(x->elector, status);
-	*out = (struct standing){
-		.name = "",
-		.elector = x->elector,
-		.status = status,
-		.lease = x->times.lease,
-		.preempt_after = x->next.preempt_after,
-		.warm = exec_warmth(x),
-		.renewals = &x->renewals,
-		.service = service_order_service(x->service),
-		.tell_more = exec_tell_restarts,
-		.tell_more_arg = &x->restart,
-	};
+	campaign_stand(&x->campaign, out, status);
+	out->warm = exec_warmth(x);
+	out->tell_more = exec_tell_restarts;
+	out->tell_more_arg = &x->restart;
 }
 
 static bool exec_is_ending(const void *arg)
@@ -61,7 +52,7 @@ static int exec_hand_over(void *arg, const struct standing *e, const struct cont
 	struct exec *x = arg;
 
 	(void)e;
-	return elector_hand_over(x->elector, q->ticket, q->to, timeout, err);
+	return elector_hand_over(x->campaign.elector, q->ticket, q->to, timeout, err);
 }
 
 static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
@@ -70,7 +61,7 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 	struct elector_status st;
 	struct standing e;
 
-	if (!x->elector)
+	if (!x->campaign.elector)
 		return;
 	exec_stand(x, &e, &st);
 	each(each_arg, &e);

@@ -91,7 +91,7 @@ static void exec_on_ask(void *arg)
 {
 	struct exec *x = arg;
 
-	elector_answer(x->elector, true, NULL, NULL);
+	elector_answer(x->campaign.elector, true, NULL, NULL);
 }
 
 /* With -n no store is waited for to recover. */
@@ -124,7 +124,12 @@ static void exec_on_finished(void *arg, bool left)
 
 static void exec_on_renewed(void *arg, nsec took)
 {
-	admin_renewed(&((struct exec *)arg)->renewals, took);
+	campaign_renewed(&((struct exec *)arg)->campaign, took);
+}
+
+static void exec_on_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
+{
+	campaign_handed_over(&((struct exec *)arg)->campaign, ticket, result);
 }
 
 const struct elector_callbacks exec_elector_callbacks = {
@@ -139,7 +144,7 @@ const struct elector_callbacks exec_elector_callbacks = {
 	.hopeless = exec_on_hopeless,
 	.next = exec_on_next,
 	.hand_over = exec_on_hand_over,
-	.handed_over = exec_handed_over,
+	.handed_over = exec_on_handed_over,
 	.finished = exec_on_finished,
 };
 
@@ -160,7 +165,7 @@ void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
 		return;
 	}
-	elector_status(x->elector, &st);
+	elector_status(x->campaign.elector, &st);
 	log_event(LOG_WARN, NULL, "not_acquired", "the lock %s was not acquired in time: %s%s", st.lock,
 	          x->trouble || !*st.leader ? "" : "held by ",
 	          x->trouble   ? x->trouble

@@ -4,12 +4,11 @@
 #ifndef LUNARCH_EXEC_INTERNAL_H
 #define LUNARCH_EXEC_INTERNAL_H
 
-#include "admin/admin_metrics.h"
-#include "election/elector.h"
 #include "election/elector.h"
 #include "exec/exec_command.h"
 #include "process/exec_warm.h"
 #include "process/supervisor.h"
+#include "runner/campaign.h"
 #include "runner/exit_status.h"
 #include "runner/program.h"
 #include "runner/service_order.h"
@@ -32,11 +31,7 @@ enum stage {
 struct exec {
 	struct program program;
 	struct options *options;
-	struct elector *elector;
-	struct service_order *service; /* NULL: no --service */
-	struct admin_renewals renewals;
-	struct lease_times times;
-	struct next_options next;
+	struct campaign campaign; /* its elector NULL: not made yet */
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor;
@@ -80,7 +75,7 @@ void exec_start_command(struct exec *x);
 void exec_after_command(struct exec *x);
 /* Its term was lost: who is not to start its command again leaves. */
 void exec_lost_status(struct exec *x, enum lease_reason reason);
-void exec_handed_over(void *arg, uint64_t ticket, const struct handover_result *result);
+void exec_handed_over(void *arg, const struct handover_result *result);
 void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents);  /* --at-least is over */
 void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents); /* --restart: the pause is over */
 

@@ -14,8 +14,8 @@ static void exec_on_look(void *arg)
 {
 	const struct exec *x = arg;
 
-	if (x->elector)
-		elector_look(x->elector);
+	if (x->campaign.elector)
+		elector_look(x->campaign.elector);
 }
 
 static const struct program_ops program_ops = {
@@ -24,41 +24,14 @@ static const struct program_ops program_ops = {
 	.orders = &exec_orders,
 };
 
-static int exec_make_elector(struct exec *x, const struct elector_config *c, struct err *err)
-{
-	char *target = election_service(x->options, "", false, err);
-
-	if (!target)
-		return -1;
-	const struct service_config s = {
-		.env = c->env, .target = target, .lock = c->lock, .name = "", .address = c->address
-	};
-	x->elector = service_order_elector(&x->service, &s, c, &exec_elector_callbacks, x, err);
-	free(target);
-	return x->elector ? 0 : -1;
-}
-
 static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 {
-	const struct options *o = x->options;
-	struct elector_config c = {
-		.env = &x->program.env,
-		.timeline = &x->program.timeline,
-		.self = &x->program.self,
-		.death_watches = x->program.death_watches,
-		.lock = lock,
-		.identity = options_text(o, OPTION_IDENTITY, NULL),
-		.address = options_text(o, OPTION_ADDRESS, NULL),
-		.times = x->times,
-		.reclaim = options_flag(o, OPTION_RECLAIM, false),
-		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
-		.next = x->next,
-	};
+	const struct campaign_place at = campaign_place(&x->program, lock, false);
 
-	if (exec_make_elector(x, &c, err) < 0)
+	if (campaign_open(&x->campaign, &at, NULL, &exec_elector_callbacks, x, err) < 0)
 		return -1;
 	struct elector_status st;
-	elector_status(x->elector, &st);
+	elector_status(x->campaign.elector, &st);
 	log_program(st.identity, st.lock);
 	program_say_local(&x->program, lock);
 	return 0;
@@ -70,7 +43,7 @@ static bool exec_nested(const struct exec *x)
 	const char *held = getenv("LUNARCH_TERM_LOCK");
 	struct elector_status st;
 
-	elector_status(x->elector, &st);
+	elector_status(x->campaign.elector, &st);
 	return held && strcmp(held, st.lock) == 0;
 }
 
@@ -97,6 +70,9 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->refill, exec_on_refill, 0., 0.);
 	ev_timer_init(&x->cool, exec_on_cool, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x->again.data = x->refill.data = x->cool.data = x;
+	campaign_init(&x->campaign, &x->program);
+	x->campaign.handed_over = exec_handed_over;
+	x->campaign.arg = x;
 	x->at_least =
 		options_set(x->options, OPTION_AT_LEAST) ? x->options->value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
 }
@@ -134,12 +110,12 @@ const int exec_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
 static int exec_configure(struct exec *x, struct err *err)
 {
 	x->shutdown_grace = election_time(x->options, NULL, OPTION_SHUTDOWN_GRACE);
-	if (election_times(x->options, NULL, &x->times, err) < 0 ||
-	    election_next(x->options, NULL, &x->next, err) < 0 ||
-	    (options_flag(x->options, OPTION_WARM, false) && exec_warm_init(&x->warm, x->times.lease, err) < 0) ||
+	if (campaign_read(&x->campaign, NULL, err) < 0 ||
+	    (options_flag(x->options, OPTION_WARM, false) &&
+	     exec_warm_init(&x->warm, x->campaign.times.lease, err) < 0) ||
 	    program_init(&x->program, x->options, exec_signals, &program_ops, x, err) < 0)
 		return -1;
-	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
+	term_hooks_configure(&x->hooks, &x->campaign.times, x->shutdown_grace, false, false);
 	exec_make_timers(x);
 	exec_make_shell(x);
 	return 0;
@@ -152,7 +128,7 @@ static void exec_begin_guard(struct exec *x)
 
 	x->command = (struct exec_command){ .program = &x->program,
 		                            .argv = *x->shell ? x->shell : x->options->rest,
-		                            .kill_allowance = x->times.kill,
+		                            .kill_allowance = x->campaign.times.kill,
 		                            .callbacks = &exec_supervisor_callbacks,
 		                            .arg = x,
 		                            .fork = &fork };
@@ -169,7 +145,7 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 		               "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would wait for "
 		               "itself for ever",
 		               getenv("LUNARCH_TERM_LOCK"));
-	elector_bar(x->elector, NULL);
+	elector_bar(x->campaign.elector, NULL);
 	exec_begin_patience(x);
 	proof_self_tidy(&x->program.self);
 	sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */
@@ -179,8 +155,7 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 
 static void exec_fini(struct exec *x)
 {
-	elector_free(x->elector);
-	service_order_free(x->service);
+	campaign_fini(&x->campaign);
 	program_fini(&x->program);
 	free(x->trouble);
 	free(x->shell[2]);
@@ -190,7 +165,7 @@ static void exec_fini(struct exec *x)
 
 int exec_run(struct options *o, const char *lock, struct err *err)
 {
-	struct exec x = { .options = o };
+	struct exec x = { .options = o, .campaign.options = o };
 
 	if (exec_configure(&x, err) < 0)
 		return -1;

@@ -43,7 +43,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	}
 	x->asked = signal;
 	x->asked_at = clock_now();
-	sd_notify_stopping(x->shutdown_grace + x->times.lease);
+	sd_notify_stopping(x->shutdown_grace + x->campaign.times.lease);
 	if (x->stage == STAGE_NONE || (x->stage != STAGE_TERM && x->hooks.state == TERM_NONE)) {
 		exec_leave(x, exec_leaving_status(x), LEASE_SHUTDOWN);
 		return;
@@ -51,7 +51,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);
-	if (!service_order_withdraw(x->service, x->shutdown_grace, exec_on_withdrawn, x))
+	if (!service_order_withdraw(x->campaign.service, x->shutdown_grace, exec_on_withdrawn, x))
 		supervisor_signal(x->supervisor, signal);
 }
 

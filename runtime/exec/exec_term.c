@@ -61,9 +61,9 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 		ev_timer_stop(x->program.loop, &x->again);
 	}
 	if (a->set & TERM_DO_END)
-		elector_end(x->elector, a->reason, a->sit_out, a->grace);
+		elector_end(x->campaign.elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_REPORT)
-		elector_stopped(x->elector, a->reaped);
+		elector_stopped(x->campaign.elector, a->reaped);
 	if (refused && x->supervisor)
 		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
 	if (refused)
@@ -130,7 +130,7 @@ void exec_after_command(struct exec *x)
 	}
 	exec_tell_killed(x);
 	if (held < x->at_least) {
-		service_order_withdraw(x->service, 0, NULL, NULL);
+		service_order_withdraw(x->campaign.service, 0, NULL, NULL);
 		exec_begin_timer(x, &x->hold, x->at_least - held);
 	} else {
 		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
@@ -144,23 +144,19 @@ void exec_lost_status(struct exec *x, enum lease_reason reason)
 
 	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
 		return;
-	elector_status(x->elector, &st);
+	elector_status(x->campaign.elector, &st);
 	if (st.next.handing_over) {
 		x->left_with = EXIT_LOST;
-		elector_bar(x->elector, "its command has ended with its term");
+		elector_bar(x->campaign.elector, "its command has ended with its term");
 	} else {
 		exec_leave(x, EXIT_LOST, reason);
 	}
 }
 
-void exec_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
+void exec_handed_over(void *arg, const struct handover_result *result)
 {
 	struct exec *x = arg;
-	struct buf reply = { 0 };
 
-	standing_handed_over(&reply, result);
-	control_answer(x->program.control, ticket, &reply);
-	buf_fini(&reply);
 	if (x->left_with && result->end != HANDOVER_UNSEEN)
 		exec_leave(x, x->left_with, LEASE_RESIGNED);
 }

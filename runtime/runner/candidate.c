@@ -1,10 +1,8 @@
-#include "admin/admin_metrics.h"
 #include "runner/candidate.h"
 
 #include "base/json_out.h"
 #include "base/mem.h"
 #include "runner/run.h"
-#include "runner/service_order.h"
 #include "runner/worker_set.h"
 #include "service/service_target.h"
 
@@ -39,14 +37,21 @@ static void candidate_send(void *arg, const struct buf *m)
 	supervisor_send(candidate_supervisor(arg), m);
 }
 
-static void candidate_poke(void *arg)
+static void candidate_page_changed(void *arg, enum term_page_news what)
 {
-	supervisor_poke(candidate_supervisor(arg));
-}
+	struct supervisor *s = candidate_supervisor(arg);
 
-static void candidate_interrupt(void *arg)
-{
-	supervisor_interrupt(candidate_supervisor(arg));
+	switch (what) {
+	case TERM_PAGE_LATER:
+		supervisor_extended(s);
+		return;
+	case TERM_PAGE_POKE:
+		supervisor_poke(s);
+		return;
+	case TERM_PAGE_INTERRUPT:
+		supervisor_interrupt(s);
+		return;
+	}
 }
 
 static bool candidate_sweep(void *arg, uint64_t term, uint32_t next)
@@ -93,51 +98,42 @@ static bool candidate_worker_leads_another(const void *arg)
 	return false;
 }
 
-static void candidate_allow(void *arg)
+static void candidate_allow(struct candidate *p)
 {
-	struct candidate *p = arg;
-
 	if (p->term.hooks.state == TERM_LEADING)
-		p->allowance = p->times.kill;
+		p->allowance = p->campaign.times.kill;
 	worker_set_allow(candidate_set(p));
-}
-
-static void candidate_extended(void *arg)
-{
-	supervisor_extended(candidate_supervisor(arg));
-}
-
-static void candidate_began(void *arg)
-{
-	run_tell_systemd(((struct candidate *)arg)->run);
 }
 
 static void candidate_asked_in_vain(struct candidate *p, const char *why);
 
-static void candidate_over(void *arg)
+static void candidate_over(struct candidate *p)
 {
-	struct candidate *p = arg;
-
 	candidate_asked_in_vain(p, "the term has ended");
 	script_metrics_term_over(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	run_term_over(p->run, p);
 }
 
-static void candidate_changed(void *arg)
-{
-	run_look(((struct candidate *)arg)->run);
-}
-
-static void candidate_renewed(void *arg, nsec took)
+static void candidate_tell(void *arg, enum term_news what)
 {
 	struct candidate *p = arg;
 
-	if (!p->run->program.admin)
+	switch (what) {
+	case TERM_NEWS_ALLOW:
+		candidate_allow(p);
 		return;
-	if (!p->renewals)
-		p->renewals = mem_zero(sizeof *p->renewals);
-	admin_renewed(p->renewals, took);
+	case TERM_NEWS_BEGAN:
+		run_tell_systemd(p->run);
+		return;
+	case TERM_NEWS_OVER:
+		candidate_over(p);
+		return;
+	case TERM_NEWS_IDLE:
+	case TERM_NEWS_FINISHED:
+		run_look(p->run);
+		return;
+	}
 }
 
 static void candidate_hopeless(void *arg, const char *why)
@@ -145,34 +141,16 @@ static void candidate_hopeless(void *arg, const char *why)
 	run_candidate_hopeless(((struct candidate *)arg)->run, why);
 }
 
-static void candidate_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
-{
-	struct candidate *p = arg;
-	struct buf reply = { 0 };
-
-	standing_handed_over(&reply, result);
-	control_answer(p->run->program.control, ticket, &reply);
-	buf_fini(&reply);
-}
-
 static const struct term_ops candidate_ops = {
 	.context = candidate_context,
 	.page = candidate_page,
+	.page_changed = candidate_page_changed,
 	.send = candidate_send,
-	.poke = candidate_poke,
-	.interrupt = candidate_interrupt,
 	.sweep = candidate_sweep,
 	.kill = candidate_kill_worker,
 	.doing = candidate_worker_doing,
 	.leads_another = candidate_worker_leads_another,
-	.next_idle = candidate_changed,
-	.allow = candidate_allow,
-	.extended = candidate_extended,
-	.began = candidate_began,
-	.over = candidate_over,
-	.finished = candidate_changed,
-	.renewed = candidate_renewed,
-	.handed_over = candidate_handed_over,
+	.tell = candidate_tell,
 	.hopeless = candidate_hopeless,
 };
 
@@ -260,11 +238,6 @@ static void candidate_asked_in_vain(struct candidate *p, const char *why)
 	buf_fini(&reply);
 }
 
-static uint32_t asks(uint32_t flags)
-{
-	return flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION);
-}
-
 /* ---- what happens to it ---- */
 
 void candidate_worker_dead(struct candidate *p, bool reaped)
@@ -280,7 +253,7 @@ void candidate_worker_ready(struct candidate *p)
 {
 	uint32_t says = WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION;
 
-	elector_tell_leader(p->elector);
+	elector_tell_leader(p->campaign.elector);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_READY });
 	if (p->term.hooks.state == TERM_LEADING && p->settings->flags & says)
 		term_supervision_ask(&p->term);
@@ -310,13 +283,13 @@ void candidate_stir(struct candidate *p)
 
 void candidate_resign(struct candidate *p, nsec sit_out)
 {
-	p->out_until = instant_add(clock_now(), sit_out == NSEC_NEVER ? p->times.lease : sit_out);
+	p->out_until = instant_add(clock_now(), sit_out == NSEC_NEVER ? p->campaign.times.lease : sit_out);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
 }
 
 int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err)
 {
-	return elector_hand_over(p->elector, ticket, to, timeout, err);
+	return elector_hand_over(p->campaign.elector, ticket, to, timeout, err);
 }
 
 void candidate_end(struct candidate *p, enum lease_reason reason)
@@ -338,8 +311,9 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 	p->run = r;
 	p->settings = settings;
 	p->allowance = NSEC_NEVER;
-	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p };
+	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p, .campaign = &p->campaign };
 	term_supervision_init(&p->term, &r->program.timeline);
+	campaign_init(&p->campaign, &r->program);
 	return p;
 }
 
@@ -362,96 +336,33 @@ int candidate_check(const struct candidate *p, const struct election_settings *n
 
 	if (elector_check_text("address", address, err) < 0)
 		return err_wrap(err, "%s", new->where);
-	if (p->service && *address && service_host(address, host, err) < 0)
+	if (p->campaign.service && *address && service_host(address, host, err) < 0)
 		return err_wrap(err, "%s", new->where);
 	return 0;
-}
-
-static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
-{
-	uint32_t flags = p->settings->flags;
-
-	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, flags & WIRE_ELECTION_ON_STOPPING,
-	                     flags & WIRE_ELECTION_ON_STOPPED);
-	p->term.hooks.answer_timeout = election_time(&p->run->options, NULL, OPTION_START_TIMEOUT);
-	next_hooks_configure(&p->term.next, flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
-	                     p->times.grace);
-}
-
-/* An observer never leads. */
-static int candidate_make_elector(struct candidate *p, const struct elector_config *c, bool several, struct err *err)
-{
-	const struct options *o = &p->run->options;
-	bool observer = p->settings->flags & WIRE_ELECTION_OBSERVER;
-	char *target = observer ? mem_dup("") : election_service(o, p->settings->name, several, err);
-
-	if (!target)
-		return -1;
-	p->elector =
-		service_order_elector(&p->service,
-	                              &(struct service_config){
-					      .env = c->env,
-					      .target = target,
-					      .lock = c->lock,
-					      .name = c->name,
-					      .address = c->address,
-					      .address_later = p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION &&
-	                                                       !options_set(o, OPTION_ADDRESS),
-				      },
-	                              c, &term_elector_callbacks, &p->term, err);
-	free(target);
-	return p->elector ? 0 : -1;
 }
 
 /* Of a script that is in force, or is to be. */
 static int candidate_read_settings(struct candidate *p, struct err *err)
 {
-	const struct options *o = &p->run->options;
-
-	if (election_times(o, p->settings, &p->times, err) < 0 || election_next(o, p->settings, &p->next, err) < 0)
-		return err_wrap(err, "%s", p->settings->where);
-	p->term.may_lead.timeout = election_time(o, p->settings, OPTION_MAY_LEAD_TIMEOUT);
-	p->term.priority_given = options_set(o, OPTION_PRIORITY);
-	candidate_configure_hooks(p, election_time(o, p->settings, OPTION_SHUTDOWN_GRACE));
+	if (campaign_read(&p->campaign, p->settings, err) < 0)
+		return -1;
+	term_supervision_configure(&p->term, p->settings);
 	return 0;
 }
 
 int candidate_open(struct candidate *p, const char *lock, bool several, struct err *err)
 {
-	struct run *r = p->run;
-	const struct options *o = &r->options;
+	struct program *program = &p->run->program;
+	struct campaign_place at = campaign_place(program, lock, several);
 
 	if (candidate_read_settings(p, err) < 0)
 		return -1;
-	p->allowance = p->times.kill;
-	struct lock *opened = lock_open(&r->program.env, lock, err);
-	if (!opened)
-		return election_blame_lock(o, p->settings->where, err);
+	p->allowance = p->campaign.times.kill;
 	p->lock = mem_dup(lock);
-	struct elector_config c = {
-		.env = &r->program.env,
-		.timeline = &r->program.timeline,
-		.self = &r->program.self,
-		.death_watches = r->program.death_watches,
-		.lock = lock,
-		.opened = opened,
-		.name = p->settings->name,
-		.identity = options_text(o, OPTION_IDENTITY, p->settings->identity),
-		.address = options_text(o, OPTION_ADDRESS, p->settings->address),
-		.times = p->times,
-		.observer = p->settings->flags & WIRE_ELECTION_OBSERVER,
-		.asks = asks(p->settings->flags),
-		.reclaim = election_number(o, p->settings, OPTION_RECLAIM),
-		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
-		.next = p->next,
-	};
-	if (candidate_make_elector(p, &c, several, err) < 0) {
-		opened->ops->close(opened);
-		return err_wrap(err, "%s", p->settings->where);
-	}
-	p->term.elector = p->elector;
-	if (!r->is_text || options_set(o, OPTION_LOCK))
-		program_say_local(&r->program, lock);
+	if (campaign_open(&p->campaign, &at, p->settings, &term_elector_callbacks, &p->term, err) < 0)
+		return -1;
+	if (!p->run->is_text || options_set(&p->run->options, OPTION_LOCK))
+		program_say_local(program, lock);
 	return 0;
 }
 
@@ -487,23 +398,12 @@ bool candidate_failed(struct candidate *p, struct wire *w)
 
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status)
 {
-	static const struct admin_renewals none;
-
-	elector_status(p->elector, status);
-	*out = (struct standing){
-		.name = p->settings->name,
-		.elector = p->elector,
-		.status = status,
-		.may_lead = p->settings->flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
-		.lease = p->times.lease,
-		.preempt_after = p->next.preempt_after,
-		.hook_errors = p->term.hooks.hook_errors + p->term.next.failed,
-		.renewals = p->renewals ? p->renewals : &none,
-		.metrics = &p->metrics,
-		.service = service_order_service(p->service),
-		.jobs = &p->jobs,
-		.script_error = p->script_error,
-	};
+	campaign_stand(&p->campaign, out, status);
+	out->may_lead = p->settings->flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL;
+	out->hook_errors = p->term.hooks.hook_errors + p->term.next.failed;
+	out->metrics = &p->metrics;
+	out->jobs = &p->jobs;
+	out->script_error = p->script_error;
 	if (p->script_error)
 		out->script_error_for = elapsed_standby(p->script_error_at, clock_now());
 	if (p->term.hooks.unanswered)
@@ -514,16 +414,6 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		candidate_worker_doing(p, &out->worker);
 }
 
-/* An address that the script's function has said stays until that says another. */
-static void candidate_configure_user(struct candidate *p)
-{
-	const struct options *o = &p->run->options;
-	bool said = !options_set(o, OPTION_ADDRESS) && p->settings->flags & WIRE_ELECTION_ADDRESS_FUNCTION;
-
-	elector_configure_user(p->elector, said ? NULL : options_text(o, OPTION_ADDRESS, p->settings->address),
-	                       asks(p->settings->flags));
-}
-
 /* They were read once when the version was examined, so they are good. */
 void candidate_configure(struct candidate *p, const struct election_settings *settings)
 {
@@ -532,25 +422,20 @@ void candidate_configure(struct candidate *p, const struct election_settings *se
 	p->settings = settings;
 	candidate_read_settings(p, &err);
 	may_lead_forget(&p->term.may_lead);
-	if (p->term.hooks.state == TERM_NONE || p->allowance > p->times.kill)
-		p->allowance = p->times.kill;
+	if (p->term.hooks.state == TERM_NONE || p->allowance > p->campaign.times.kill)
+		p->allowance = p->campaign.times.kill;
 	worker_set_allow(candidate_set(p));
-	elector_configure(p->elector, &p->times);
-	elector_configure_next(p->elector, &p->next);
-	elector_accept_store(p->elector);
-	candidate_configure_user(p);
+	campaign_configure(&p->campaign, settings);
 }
 
 void candidate_free(struct candidate *p)
 {
 	if (!p)
 		return;
-	elector_free(p->elector);
-	service_order_free(p->service);
+	campaign_fini(&p->campaign);
 	term_supervision_fini(&p->term);
 	script_metrics_fini(&p->metrics);
 	script_jobs_clear(&p->jobs);
-	free(p->renewals);
 	free(p->script_error);
 	free(p->lock);
 	free(p);

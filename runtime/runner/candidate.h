@@ -14,7 +14,6 @@
 #include <ev.h>
 
 struct run;
-struct service_order;
 struct worker_set;
 
 #define CANDIDATE_ASKED 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
@@ -26,18 +25,14 @@ struct candidate { /* read by its users; number and election are theirs */
 	const struct election_settings *settings; /* the version's */
 	char *lock;                               /* what was opened: its URL */
 	struct instant out_until;                 /* an operator's order: it sits out until then */
-	struct lease_times times;
-	struct next_options next; /* in force */
-	nsec allowance;           /* its K for worker_set_allow: during a term the smallest that was in force in it */
-	struct elector *elector;
-	struct service_order *service; /* NULL: no --service */
+	struct campaign campaign;
+	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct term_supervision term;
 	struct script_metrics metrics;
 	struct script_jobs jobs;
 	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
 	char *script_error;              /* the last one of a hook or a task; NULL: there was none */
 	struct instant script_error_at;
-	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
 /* settings: borrowed. */

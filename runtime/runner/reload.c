@@ -53,9 +53,9 @@ static void pass_order_on(struct run *r, struct candidate *p, uint32_t earlier)
 
 	p->out_until = earlier == LIFE_NONE ? r->out_until : r->candidates[earlier]->out_until;
 	if (r->out_for_lease && !r->loads)
-		p->out_until = instant_add(now, p->times.lease);
+		p->out_until = instant_add(now, p->campaign.times.lease);
 	if (!instant_passed(p->out_until, now))
-		elector_end(p->elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
+		elector_end(p->campaign.elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
 }
 
 static char *reload_lock(const struct reload *l, uint32_t i, struct err *err)
@@ -130,7 +130,7 @@ static int reload_check_locks_differ(const struct reload *l, struct err *err)
 	for (uint32_t i = 0; i < count; i++) {
 		const struct candidate *p = l->made[i] ? l->made[i] : l->r->candidates[l->elections[i].keeps];
 		struct elector_status st;
-		elector_status(p->elector, &st);
+		elector_status(p->campaign.elector, &st);
 		locks[i] = (struct reload_lock){ .url = st.lock, .election = i };
 	}
 	qsort(locks, count, sizeof *locks, by_url);
@@ -173,9 +173,9 @@ static void reload_name_log(const struct run *r, uint32_t count)
 
 	if (!count)
 		return;
-	elector_status(r->candidates[0]->elector, &first);
+	elector_status(r->candidates[0]->campaign.elector, &first);
 	for (uint32_t i = 1; first.identity && i < count; i++) {
-		elector_status(r->candidates[i]->elector, &other);
+		elector_status(r->candidates[i]->campaign.elector, &other);
 		if (strcmp(first.identity, other.identity) != 0)
 			first.identity = NULL;
 	}

@@ -27,7 +27,7 @@ static bool candidate_leads(const struct candidate *p)
 {
 	struct elector_status st;
 
-	elector_status(p->elector, &st);
+	elector_status(p->campaign.elector, &st);
 	return st.leading && p->term.hooks.state != TERM_NONE;
 }
 
@@ -83,7 +83,7 @@ static nsec run_longest_stop(const struct run *r)
 
 	for (uint32_t i = 0; i < r->life.candidate_count; i++) {
 		const struct candidate *c = r->candidates[i];
-		nsec its = c->term.hooks.shutdown_grace + c->times.lease;
+		nsec its = c->term.hooks.shutdown_grace + c->campaign.times.lease;
 		longest = its > longest ? its : longest;
 	}
 	return longest;
@@ -246,7 +246,7 @@ void run_candidate_hopeless(struct run *r, const char *why)
 	bool answered = r->life.ending || r->loads > 1;
 
 	for (uint32_t i = 0; i < r->life.candidate_count && !answered; i++) {
-		elector_status(r->candidates[i]->elector, &st);
+		elector_status(r->candidates[i]->campaign.elector, &st);
 		answered = st.store.answered;
 	}
 	if (answered)

@@ -68,7 +68,7 @@ static void run_on_look(void *arg)
 	struct run *r = arg;
 
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
-		elector_look(r->candidates[i]->elector);
+		elector_look(r->candidates[i]->campaign.elector);
 }
 
 /* The script's whole path, by which `ctl` finds it; "-e" for a text; or the crontabs. */
@@ -106,7 +106,7 @@ static struct candidate *run_candidate(const struct run *r, const struct standin
 {
 	uint32_t i = 0;
 
-	while (r->candidates[i]->elector != e->elector)
+	while (r->candidates[i]->campaign.elector != e->elector)
 		i++;
 	return r->candidates[i];
 }

@@ -15,7 +15,7 @@ static struct log_about supervision_about(const struct term_supervision *t)
 {
 	struct elector_status st;
 
-	elector_status(t->elector, &st);
+	elector_status(t->campaign->elector, &st);
 	return (struct log_about){ .lock = st.lock,
 		                   .identity = st.identity,
 		                   .election = st.name,
@@ -75,7 +75,26 @@ enum life_term term_supervision_life(const struct term_supervision *t)
 	return t->next.state == ON_NEXT_IDLE ? LIFE_IDLE : LIFE_NEXT;
 }
 
+void term_supervision_configure(struct term_supervision *t, const struct election_settings *s)
+{
+	const struct options *o = t->campaign->options;
+	const struct lease_times *times = &t->campaign->times;
+
+	t->may_lead.timeout = election_time(o, s, OPTION_MAY_LEAD_TIMEOUT);
+	t->priority_given = options_set(o, OPTION_PRIORITY);
+	term_hooks_configure(&t->hooks, times, election_time(o, s, OPTION_SHUTDOWN_GRACE),
+	                     s->flags & WIRE_ELECTION_ON_STOPPING, s->flags & WIRE_ELECTION_ON_STOPPED);
+	t->hooks.answer_timeout = election_time(o, NULL, OPTION_START_TIMEOUT);
+	next_hooks_configure(&t->next, s->flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER), times->grace);
+}
+
 /* ---- actions ---- */
+
+static void supervision_page_changed(const struct term_supervision *t, enum term_page_news what)
+{
+	if (t->ops->page_changed)
+		t->ops->page_changed(t->arg, what);
+}
 
 static void supervision_log_silence(const struct term_supervision *t, bool killed, nsec since)
 {
@@ -149,12 +168,13 @@ static void supervision_send_lead(const struct term_supervision *t, const char *
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
-	wire_lead_put(&m, &(struct wire_lead){ .slot = t->slot,
-	                                       .next = next_hooks_takes(&t->next),
-	                                       .term = t->hooks.term,
-	                                       .token = t->hooks.token,
-	                                       .address = address,
-	                                       .checkpoint = term_checkpoint(elector_checkpoint(t->elector), &of) });
+	wire_lead_put(&m, &(struct wire_lead){
+				  .slot = t->slot,
+				  .next = next_hooks_takes(&t->next),
+				  .term = t->hooks.term,
+				  .token = t->hooks.token,
+				  .address = address,
+				  .checkpoint = term_checkpoint(elector_checkpoint(t->campaign->elector), &of) });
 	supervision_send(t, &m);
 }
 
@@ -183,13 +203,13 @@ static void supervision_send_clean_up(const struct term_supervision *t, const st
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
-	wire_cleanup_put(&m,
-	                 &(struct wire_cleanup){ .slot = t->slot,
-	                                         .term = t->hooks.term,
-	                                         .token = t->hooks.token,
-	                                         .reason = (uint8_t)a->reason,
-	                                         .grace_ms = a->after / NSEC_PER_MS,
-	                                         .checkpoint = term_checkpoint(elector_checkpoint(t->elector), &of) });
+	wire_cleanup_put(&m, &(struct wire_cleanup){
+				     .slot = t->slot,
+				     .term = t->hooks.term,
+				     .token = t->hooks.token,
+				     .reason = (uint8_t)a->reason,
+				     .grace_ms = a->after / NSEC_PER_MS,
+				     .checkpoint = term_checkpoint(elector_checkpoint(t->campaign->elector), &of) });
 	supervision_send(t, &m);
 }
 
@@ -239,22 +259,22 @@ static bool supervision_write_page(const struct term_supervision *t, const struc
 {
 	bool taken = true;
 
-	if (a->set & TERM_DO_ALLOW && t->ops->allow)
-		t->ops->allow(t->arg);
+	if (a->set & TERM_DO_ALLOW)
+		t->ops->tell(t->arg, TERM_NEWS_ALLOW);
 	if (a->set & TERM_DO_PAGE_BEGIN)
 		page_begin(t->ops->page(t->arg), t->slot, t->hooks.term, t->hooks.token, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_EXTEND)
 		taken = page_extend(supervision_slot(t), t->hooks.term, a->end, a->kill);
-	if (a->set & TERM_DO_PAGE_EXTEND && taken && t->ops->extended)
-		t->ops->extended(t->arg);
+	if (a->set & TERM_DO_PAGE_EXTEND && taken)
+		supervision_page_changed(t, TERM_PAGE_LATER);
 	if (a->set & TERM_DO_PAGE_STOP)
 		page_stop(supervision_slot(t), a->held, a->kill);
 	if (a->set & TERM_DO_PAGE_IDLE)
 		page_idle(supervision_slot(t));
-	if (a->set & TERM_DO_POKE && t->ops->poke)
-		t->ops->poke(t->arg);
-	if (a->set & TERM_DO_INTERRUPT && t->ops->interrupt)
-		t->ops->interrupt(t->arg);
+	if (a->set & TERM_DO_POKE)
+		supervision_page_changed(t, TERM_PAGE_POKE);
+	if (a->set & TERM_DO_INTERRUPT)
+		supervision_page_changed(t, TERM_PAGE_INTERRUPT);
 	return taken;
 }
 
@@ -262,7 +282,7 @@ static void supervision_save(struct term_supervision *t, uint64_t number, const 
 {
 	struct err err;
 
-	if (elector_save(t->elector, number, checkpoint, &err) < 0)
+	if (elector_save(t->campaign->elector, number, checkpoint, &err) < 0)
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
 }
 
@@ -272,7 +292,8 @@ static void supervision_answer(struct term_supervision *t, bool yes, const struc
 
 	if (yes)
 		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
-	elector_answer(t->elector, yes, e->address, e->has_priority && !t->priority_given ? &e->priority : NULL);
+	elector_answer(t->campaign->elector, yes, e->address,
+	               e->has_priority && !t->priority_given ? &e->priority : NULL);
 }
 
 static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
@@ -283,11 +304,11 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 	if (a->set & TERM_DO_SAVE)
 		supervision_save(t, a->save, e->checkpoint);
 	if (a->set & TERM_DO_END)
-		elector_end(t->elector, a->reason, a->sit_out, a->grace);
+		elector_end(t->campaign->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_NEXT_TERM)
-		elector_next_term(t->elector, a->grace);
+		elector_next_term(t->campaign->elector, a->grace);
 	if (a->set & TERM_DO_REPORT)
-		elector_stopped(t->elector, a->reaped);
+		elector_stopped(t->campaign->elector, a->reaped);
 }
 
 /* ---- on_next ---- */
@@ -332,8 +353,7 @@ static void supervision_end_next(const struct term_supervision *t)
 	if (!t->ops->context(t->arg).ready)
 		return;
 	page_end_next(supervision_slot(t), t->next.number);
-	if (t->ops->interrupt)
-		t->ops->interrupt(t->arg);
+	supervision_page_changed(t, TERM_PAGE_INTERRUPT);
 	wire_next_over_put(&m, &(struct wire_next_over){ .slot = t->slot,
 	                                                 .number = t->next.number,
 	                                                 .grace_ms = t->next.grace / NSEC_PER_MS });
@@ -342,12 +362,10 @@ static void supervision_end_next(const struct term_supervision *t)
 
 static void supervision_next_is_idle(struct term_supervision *t)
 {
-	if (t->finishing && term_supervision_finished(t)) {
-		t->finishing = false;
-		t->ops->finished(t->arg);
-	} else if (t->ops->next_idle) {
-		t->ops->next_idle(t->arg);
-	}
+	bool finished = t->finishing && term_supervision_finished(t);
+
+	t->finishing = t->finishing && !finished;
+	t->ops->tell(t->arg, finished ? TERM_NEWS_FINISHED : TERM_NEWS_IDLE);
 }
 
 static void supervision_tell_next(struct term_supervision *t, struct on_next_event e)
@@ -420,7 +438,7 @@ static void supervision_finish(struct term_supervision *t)
 {
 	t->finishing = !term_supervision_finished(t);
 	if (!t->finishing)
-		t->ops->finished(t->arg);
+		t->ops->tell(t->arg, TERM_NEWS_FINISHED);
 }
 
 /* ---- the term ---- */
@@ -437,9 +455,9 @@ void term_supervision_look(struct term_supervision *t)
 {
 	struct term_context now = t->ops->context(t->arg);
 
-	elector_ready(t->elector, now.ready);
+	elector_ready(t->campaign->elector, now.ready);
 	if (!now.ending && !t->hooks.finished)
-		elector_bar(t->elector, supervision_bar(t, &now));
+		elector_bar(t->campaign->elector, supervision_bar(t, &now));
 }
 
 /* Who may not campaign any more is told so before the elector hears that a term is over, and might begin another. */
@@ -469,12 +487,12 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 	if (a.set & TERM_DO_TIMER)
 		timer_start(t->timeline, &t->timer, (double)a.after / NSEC_PER_SEC);
-	if (a.set & TERM_DO_BEGAN && t->ops->began)
-		t->ops->began(t->arg);
+	if (a.set & TERM_DO_BEGAN)
+		t->ops->tell(t->arg, TERM_NEWS_BEGAN);
 	if (a.set & TERM_DO_OVER)
 		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
-	if (a.set & TERM_DO_OVER && t->ops->over)
-		t->ops->over(t->arg);
+	if (a.set & TERM_DO_OVER)
+		t->ops->tell(t->arg, TERM_NEWS_OVER);
 	supervision_look_first(t);
 	supervision_tell_elector(t, &a, &e);
 	if (!taken)
@@ -549,7 +567,7 @@ static void supervision_on_ask(void *arg)
 	if (!may_lead_to_ask(&t->may_lead, &of, clock_now()))
 		return;
 	if (t->may_lead.last == MAY_LEAD_LATE)
-		elector_answer_late(t->elector);
+		elector_answer_late(t->campaign->elector);
 	term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_ASK });
 }
 
@@ -567,8 +585,7 @@ static void supervision_on_renewed(void *arg, nsec took)
 {
 	struct term_supervision *t = arg;
 
-	if (t->ops->renewed)
-		t->ops->renewed(t->arg, took);
+	campaign_renewed(t->campaign, took);
 }
 
 static void supervision_on_finished(void *arg, bool left)
@@ -598,7 +615,7 @@ static void supervision_on_handed_over(void *arg, uint64_t ticket, const struct 
 {
 	struct term_supervision *t = arg;
 
-	t->ops->handed_over(t->arg, ticket, r);
+	campaign_handed_over(t->campaign, ticket, r);
 }
 
 static void supervision_on_hopeless(void *arg, const char *why)

@@ -4,25 +4,38 @@
 #ifndef LUNARCH_TERM_SUPERVISION_H
 #define LUNARCH_TERM_SUPERVISION_H
 
-#include "election/elector.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
 #include "process/worker_doing.h"
 #include "election/may_lead.h"
+#include "election/elector.h"
 #include "life/life.h"
+#include "runner/campaign.h"
 #include "life/next_hooks.h"
 #include "life/term_hooks.h"
 #include "loop/timeline.h"
 
-/* All but context, page, send, sweep, kill and finished may be NULL. They may be called from inside any
- * term_supervision_ function and from the elector's callbacks; none may call term_supervision_tell from inside but
- * those that say so. */
+/* The guard that looks at the page, and the worker, are to be told that it has changed. */
+enum term_page_news {
+	TERM_PAGE_LATER,     /* its deadlines are later: the guard may look at its leisure */
+	TERM_PAGE_POKE,      /* the guard is to look now */
+	TERM_PAGE_INTERRUPT, /* and the worker is to look as well, whatever it does */
+};
+enum term_news {            /* for the owner, which may call term_supervision_tell from inside all but the first */
+	TERM_NEWS_ALLOW,    /* a term begins: TERM_DO_ALLOW */
+	TERM_NEWS_BEGAN,    /* a term has begun */
+	TERM_NEWS_OVER,     /* a term is over */
+	TERM_NEWS_IDLE,     /* nothing of an on_next runs any more */
+	TERM_NEWS_FINISHED, /* TERM_DO_FINISHED */
+};
+
+/* leads_another, page_changed, doing and hopeless may be NULL. They may be called from inside any term_supervision_
+ * function and from the elector's callbacks; none may call term_supervision_tell from inside but `tell`. */
 struct term_ops {
 	struct term_context (*context)(void *arg);
 	struct page *(*page)(void *arg); /* while a worker is there */
+	void (*page_changed)(void *arg, enum term_page_news what);
 	void (*send)(void *arg, const struct buf *m);
-	void (*poke)(void *arg);      /* the guard is to look at the page */
-	void (*interrupt)(void *arg); /* and so is the worker; without a poke beside it */
 	/* What the term, or the on_next of this number, left behind (0: of none). true: nothing of any term or on_next
 	 * is left. false: term_supervision_swept follows, later */
 	bool (*sweep)(void *arg, uint64_t term, uint32_t next);
@@ -30,17 +43,8 @@ struct term_ops {
 	void (*doing)(const void *arg, struct worker_doing *out); /* what the worker does now; NULL: nobody knows */
 	/* Its worker leads in another election, too: who kills it ends that term. NULL: it never does */
 	bool (*leads_another)(const void *arg);
-	void (*next_idle)(
-		void *arg);          /* nothing of an on_next runs any more; tell is allowed in this one; may be NULL */
-	void (*allow)(void *arg);    /* a term begins: TERM_DO_ALLOW */
-	void (*extended)(void *arg); /* the page has later deadlines; may be NULL */
-	void (*began)(void *arg);    /* a term has begun; tell is allowed in this one, */
-	void (*over)(void *arg);     /*     in this one, */
-	void (*finished)(void *arg); /*     and in this one. TERM_DO_FINISHED */
-	/* As the elector's. */
-	void (*renewed)(void *arg, nsec took);
-	void (*handed_over)(void *arg, uint64_t ticket, const struct handover_result *r);
-	void (*hopeless)(void *arg, const char *why); /* may be NULL */
+	void (*tell)(void *arg, enum term_news what);
+	void (*hopeless)(void *arg, const char *why); /* as the elector's */
 };
 
 struct term_supervision { /* caller's memory, inside the owner; zeroed and filled before the elector is made */
@@ -48,11 +52,11 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 	struct next_hooks next;
 	const struct term_ops *ops;
 	void *arg;
-	uint32_t slot;            /* in the page and in messages */
-	struct elector *elector;  /* the owner's; NULL until it is made */
-	struct may_lead may_lead; /* the owner sets its timeout */
-	bool priority_given;      /* by an option: what the script's function says does not count */
-	bool finishing;           /* TERM_DO_FINISHED waits for what on_next_over does */
+	uint32_t slot;             /* in the page and in messages */
+	struct campaign *campaign; /* the owner's */
+	struct may_lead may_lead;  /* the owner sets its timeout */
+	bool priority_given;       /* by an option: what the script's function says does not count */
+	bool finishing;            /* TERM_DO_FINISHED waits for what on_next_over does */
 	struct timeline *timeline;
 	struct timer timer, next_timer; /* of the term, and of on_next */
 };
@@ -68,6 +72,10 @@ extern const struct elector_callbacks term_elector_callbacks;
  * SAVE, NEXT_STOPPED. false: it is malformed, and nothing has changed. Then the owner ends the worker, whose death
  * follows as any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
+
+
+/* From the settings that its campaign has read: what a term, on_next and may_lead take from them. */
+void term_supervision_configure(struct term_supervision *t, const struct election_settings *s);
 
 /* Anything else that happened. Fills in at and now. */
 void term_supervision_tell(struct term_supervision *t, struct term_event e);

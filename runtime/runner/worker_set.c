@@ -198,7 +198,7 @@ static void worker_set_on_ended(void *arg, int status)
 	(void)status;
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (worker_set_serves(s, i))
-			elector_look(r->candidates[i]->elector);
+			elector_look(r->candidates[i]->campaign.elector);
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_ENDED, .set = s->number });
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (worker_set_serves(s, i))
@@ -374,7 +374,7 @@ void worker_set_go(struct worker_set *s, bool first)
 		struct elector_status st;
 		if (!life_has(&r->life, s->number, i))
 			continue;
-		elector_status(p->elector, &st);
+		elector_status(p->campaign.elector, &st);
 		wire_kept_put(&list, &(struct wire_kept){ .index = s->slot[p->election[s->number & 1]],
 		                                          .lock = st.lock,
 		                                          .identity = st.identity });

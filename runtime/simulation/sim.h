@@ -58,9 +58,8 @@ struct sim_candidate { /* one election on one node: what candidate.c is to a run
 	struct sim_node *node;
 	struct election_settings settings;
 	uint32_t index;
-	struct lease_times times;
 	char *url;
-	struct elector *elector;
+	struct campaign campaign;
 	struct term_supervision term;
 	struct script_metrics metrics;
 	uint64_t sweeping;      /* TERM_EV_SWEPT is due for this term; 0: for none */

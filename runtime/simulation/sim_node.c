@@ -104,31 +104,24 @@ static void sim_candidate_kill_worker(void *arg)
 	node_end_worker(((struct sim_candidate *)arg)->node);
 }
 
-static void sim_candidate_began(void *arg)
+/* When one is over or idle, node_settle looks at all candidates. */
+static void sim_candidate_tell(void *arg, enum term_news what)
 {
-	const struct sim_candidate *s = arg;
+	struct sim_candidate *s = arg;
 
-	sim_check_leaders(s->node->sim, s);
+	if (what == TERM_NEWS_BEGAN)
+		sim_check_leaders(s->node->sim, s);
+	else if (what == TERM_NEWS_OVER)
+		script_metrics_term_over(&s->metrics);
 }
 
-static void sim_candidate_over(void *arg)
-{
-	script_metrics_term_over(&((struct sim_candidate *)arg)->metrics);
-}
-
-static void sim_candidate_handed_over(void *arg, uint64_t ticket, const struct handover_result *r)
+static void sim_candidate_handed_over(void *arg, const struct handover_result *r)
 {
 	const struct sim_candidate *s = arg;
 	struct sim_handover *h = &s->node->sim->handover;
 
-	(void)ticket;
 	if (h->of == s && r->end == HANDOVER_NOT)
 		err_set(&h->refused, ERR_TIMEOUT, "%s", r->why);
-}
-
-static void sim_candidate_finished(void *arg)
-{
-	(void)arg; /* node_settle looks at all candidates */
 }
 
 static const struct term_ops sim_candidate_ops = {
@@ -137,10 +130,7 @@ static const struct term_ops sim_candidate_ops = {
 	.send = sim_candidate_send,
 	.sweep = sim_candidate_sweep,
 	.kill = sim_candidate_kill_worker,
-	.began = sim_candidate_began,
-	.over = sim_candidate_over,
-	.handed_over = sim_candidate_handed_over,
-	.finished = sim_candidate_finished,
+	.tell = sim_candidate_tell,
 };
 
 static bool sim_candidate_swept(struct sim_candidate *s)
@@ -178,7 +168,12 @@ static bool node_add_candidate(struct sim_node *n, const struct wire_election *e
 
 	s->node = n;
 	s->index = n->candidate_count;
-	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
+	s->campaign.options = &n->options;
+	s->campaign.handed_over = sim_candidate_handed_over;
+	s->campaign.arg = s;
+	s->term = (struct term_supervision){
+		.ops = &sim_candidate_ops, .arg = s, .slot = s->index, .campaign = &s->campaign
+	};
 	term_supervision_init(&s->term, &n->time);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
@@ -199,43 +194,25 @@ static bool node_on_election(struct sim_node *n, struct wire *w)
 static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 {
 	struct sim_node *n = s->node;
-	const struct options *o = &n->options;
+	const struct election_settings *said = &s->settings;
 
-	struct next_options next;
-	if (election_times(o, &s->settings, &s->times, err) < 0 || election_next(o, &s->settings, &next, err) < 0)
+	if (campaign_read(&s->campaign, said, err) < 0)
 		return -1;
-	s->term.may_lead.timeout = election_time(o, &s->settings, OPTION_MAY_LEAD_TIMEOUT);
-	s->term.priority_given = options_set(o, OPTION_PRIORITY);
-	term_hooks_configure(&s->term.hooks, &s->times, election_time(o, &s->settings, OPTION_SHUTDOWN_GRACE),
-	                     s->settings.flags & WIRE_ELECTION_ON_STOPPING,
-	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
-	s->term.hooks.answer_timeout = election_time(o, NULL, OPTION_START_TIMEOUT);
-	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
-	                     s->times.grace);
-	s->url = election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1, err);
+	term_supervision_configure(&s->term, said);
+	s->url = election_lock(&n->options, said->lock, n->sim->fallback, said->name, n->candidate_count > 1, err);
 	if (!s->url)
-		return -1;
-	sim_know_election(n->sim, s->settings.name, s->settings.lock, s->url);
-	struct elector_config c = {
+		return err_wrap(err, "%s", said->where);
+	sim_know_election(n->sim, said->name, said->lock, s->url);
+	const struct campaign_place at = {
 		.env = &n->env,
 		.timeline = &n->time,
 		.self = &n->self,
+		.lock = s->url,
 		.opened = sim_store_open(n->sim->store, s->url, &n->link, &n->time),
 		.seed = (n->sim->setup.seed * 31 + s->index) * 31 + n->starts * 1009 + n->number,
 		.identity = n->name, /* whatever the script says: its nodes are all on one machine */
-		.address = options_text(o, OPTION_ADDRESS, s->settings.address),
-		.times = s->times,
-		.observer = s->settings.flags & WIRE_ELECTION_OBSERVER,
-		.asks = s->settings.flags &
-		        (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION),
-		.reclaim = election_number(o, &s->settings, OPTION_RECLAIM),
-		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
-		.next = next,
 	};
-	s->elector = s->term.elector = elector_new(&c, &term_elector_callbacks, &s->term, err);
-	if (!s->elector)
-		c.opened->ops->close(c.opened);
-	return s->elector ? 0 : -1;
+	return campaign_open(&s->campaign, &at, said, &term_elector_callbacks, &s->term, err);
 }
 
 static void node_send_go(struct sim_node *n, bool first)
@@ -261,7 +238,7 @@ static void node_open(struct sim_node *n)
 	for (uint32_t i = 0; i < count; i++) {
 		elections[i] = (struct life_election){ .keeps = LIFE_NONE, .earlier = LIFE_NONE };
 		if (!n->sim->failed && sim_candidate_open(n->candidates[i], &err) < 0)
-			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
+			sim_fail(n->sim, "%s", err.text);
 	}
 	life_tell(&n->life, &(struct life_event){ .kind = n->sim->failed ? LIFE_EV_BAD : LIFE_EV_GOOD,
 	                                          .elections = elections,
@@ -540,7 +517,7 @@ static void node_free_candidates(struct sim_node *n)
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		if (n->sim->handover.of == n->candidates[i])
 			n->sim->handover.of = NULL;
-		elector_free(n->candidates[i]->elector);
+		campaign_fini(&n->candidates[i]->campaign);
 		term_supervision_fini(&n->candidates[i]->term);
 		script_metrics_fini(&n->candidates[i]->metrics);
 		election_settings_fini(&n->candidates[i]->settings);
@@ -727,7 +704,7 @@ bool sim_node_leads(const struct sim_node *n, const char *url)
 static struct sim_candidate *node_candidate(const struct sim_node *n, const char *url)
 {
 	for (uint32_t i = 0; n->up && i < n->candidate_count; i++)
-		if (n->candidates[i]->elector && strcmp(url, n->candidates[i]->url) == 0)
+		if (n->candidates[i]->campaign.elector && strcmp(url, n->candidates[i]->url) == 0)
 			return n->candidates[i];
 	return NULL;
 }
@@ -739,7 +716,7 @@ const char *sim_node_next(const struct sim_node *n, const char *url)
 
 	if (!s)
 		return NULL;
-	elector_status(s->elector, &st);
+	elector_status(s->campaign.elector, &st);
 	return st.next.known ? st.next.identity : NULL;
 }
 
@@ -752,7 +729,7 @@ void sim_node_hand_over(struct sim_node *n, const char *url, const char *to, dou
 
 	sim_enter(n->sim, n);
 	h->of = s;
-	if (elector_hand_over(s->elector, 0, to, within, &err) < 0)
+	if (elector_hand_over(s->campaign.elector, 0, to, within, &err) < 0)
 		h->refused = err;
 	node_settle(n);
 	sim_enter(n->sim, NULL);

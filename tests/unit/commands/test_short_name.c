@@ -1,5 +1,5 @@
 /* Names that are cut still differ. */
-#include "script/bind.h"
+#include "api/api.h"
 #include "script/script.h"
 #include "tap.h"
 
@@ -65,7 +65,7 @@ static lua_State *open_names(void)
 	lua_pushliteral(L, "commands/history_text");
 	lua_call(L, 1, 1);
 	lua_newtable(L);
-	bind_lock(L);
+	api_open_lock(L);
 	lua_call(L, 1, 1);
 	lua_getfield(L, -1, "short");
 	return L;
