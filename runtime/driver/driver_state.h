@@ -24,8 +24,8 @@ struct driver {
 	struct script *script;     /* borrowed */
 	int functions;             /* registry reference: what lua/driver/driver.lua returns */
 	enum driver_state state;
-	LIST_HEAD(, driver_call) calls;
-	LIST_HEAD(, driver_notices) watches;
+	LIST_HEAD(driver_call_list, driver_call) calls;
+	LIST_HEAD(driver_notices_list, driver_notices) watches;
 	uint64_t watches_begun;
 	struct driver_log log;
 	struct {

@@ -72,9 +72,9 @@ struct scope {
 	uint64_t term;
 	uint32_t next;    /* the number of an on_next that no term has taken; 0: it is the term's */
 	const char *over; /* static text: the error that its waits raise; NULL: the scope is not over */
-	LIST_HEAD(, task) tasks;
-	LIST_HEAD(, scope_child) children;
-	LIST_HEAD(, bond) bonds;
+	LIST_HEAD(scope_tasks, task) tasks;
+	LIST_HEAD(scope_children, scope_child) children;
+	LIST_HEAD(scope_bonds, bond) bonds;
 	struct waits rests;           /* for their next turn: until a time, or until it drains */
 	bool draining;                /* no task rests in it any more */
 	void (*idle)(struct scope *); /* called when it is over and has no task and no child any more; may be NULL */

@@ -55,7 +55,7 @@ struct sim_request {
 struct sim_store {
 	struct timeline *world;
 	struct sim_entry *entries;
-	LIST_HEAD(, sim_request) requests;
+	LIST_HEAD(sim_request_list, sim_request) requests;
 	uint64_t random;
 	double latency, loss;
 	bool down;
