@@ -44,6 +44,7 @@ int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err)
 	if (c->lock)
 		c->lock->ops->close(c->lock);
 	c->lock = lock_open(&c->env, url, err);
+	c->watches = c->watched = false;
 	return c->lock ? 0 : -1;
 }
 
@@ -106,6 +107,8 @@ void lock_client_cancel(struct lock_client *c)
 
 void lock_client_start_read(struct lock_client *c)
 {
+	if (c->watches)
+		lock_client_watch(c);
 	c->changed = false; /* what changes while it is read may be newer than what was read */
 	c->lock->ops->read(c->lock, lock_client_begin(c), lock_client_on_done, c);
 	c->starting = false;
@@ -173,7 +176,8 @@ static void lock_client_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 bool lock_client_watch(struct lock_client *c)
 {
-	c->watched = c->lock->ops->watch && c->lock->ops->watch(c->lock, lock_client_on_changed, c);
+	c->watches = c->lock->ops->watch != NULL;
+	c->watched = c->watches && c->lock->ops->watch(c->lock, lock_client_on_changed, c);
 	return c->watched;
 }
 

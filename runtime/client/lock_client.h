@@ -21,7 +21,7 @@ struct lock_client {
 	struct lock_about about;
 	nsec within; /* how long an operation may take; 0: five seconds */
 	struct instant asked, answered, changed_at;
-	bool busy, starting, watched, changed;
+	bool busy, starting, watches, watched, changed;
 	int odd_answers; /* that came from inside the start of an operation, or twice */
 };
 
@@ -56,7 +56,8 @@ bool lock_client_found_next(const struct lock_client *c);
 
 int64_t lock_client_took_us(const struct lock_client *c); /* the last operation */
 
-/* Asks the store for notices of changes. false: it gives none. Once. */
+/* Asks the store for notices of changes, and again before each read: they may become possible, or end. false: it gives
+ * none now. Once. */
 bool lock_client_watch(struct lock_client *c);
 
 /* Waits for a notice that came since the last lock_client_read or lock_client_drain began: for at most `most`, and for

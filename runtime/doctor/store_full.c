@@ -327,7 +327,7 @@ static void full_turn_back(struct full *f)
 			s->lock->ops->close(s->lock);
 		s->lock = s->place;
 		s->place = NULL;
-		s->watched = false;
+		s->watches = s->watched = false;
 		s->within = 0;
 	}
 }

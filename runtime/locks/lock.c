@@ -267,6 +267,8 @@ void lock_env_fini(struct lock_env *env)
 	}
 	offload_free(env->lookups);
 	reaper_free(env->own_reaper);
+	env->lookups = NULL;
+	env->own_reaper = NULL;
 }
 
 struct offload *lock_lookups(struct lock_env *env)

@@ -317,6 +317,8 @@ def next_record(store: Any) -> None:
     same((r["outcome"], r["version"]), ("absent", ""), "next record: at first there is none")
     t.b.read("n")  # who is refused this may not watch it
     watching = t.b.do("watch", "n")["watching"]
+    if store.watches:  # a lock in Lua is polled until its driver has said that there are notices
+        watching = bool(wait_for(lambda: t.b.do("watch", "n")["watching"]))
     same(watching, store.watches, "next record: it can be watched where its lock can")
     t.b.read("n")
     before = t.b.count("n")

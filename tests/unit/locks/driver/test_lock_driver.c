@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "doctor/driver_faults.h"
 #include "lease/record.h"
+#include "client/lock_client.h"
 #include "locks/driver/driver_server.h"
 #include "locks/lock_user.h"
 #include "locks/driver/driver_wire.h"
@@ -688,6 +689,23 @@ static void test_notices(void)
 	end();
 }
 
+/* As `status --watch`, and whoever else waits for another record. */
+static void test_client(void)
+{
+	struct lock_client c = { 0 };
+	struct err err;
+	char *url = url_of("good", "k");
+
+	begin("good");
+	ok(lock_client_open(&c, NULL, url, &err) == 0 && !lock_client_watch(&c), "a command polls at first, too");
+	ok(lock_client_wait_change(&c, LONG_MS * NSEC_PER_MS, LONG_MS * NSEC_PER_MS) &&
+	           lock_client_read(&c) == LOCK_ABSENT && c.watched,
+	   "and no more once the driver has said that there are notices");
+	lock_client_close(&c);
+	end();
+	free(url);
+}
+
 static void test_rest(void)
 {
 	struct lock_about about = { .unfit = false };
@@ -853,6 +871,7 @@ int main(int argc, char **argv)
 	test_doubt();
 	test_next();
 	test_notices();
+	test_client();
 	test_rest();
 	test_faults();
 	test_urls();
