@@ -68,7 +68,7 @@ static void watch_on_told(void *arg)
 	w->nudge = false;
 	h->telling = w;
 	w->changed(w->arg);
-	if (h->telling)
+	if (h->telling == w)
 		watch_forget_seen(w);
 	h->telling = NULL;
 	lock_server_put(&h->server->base);
