@@ -20,7 +20,7 @@ HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter
            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 HARDEN_LINK ?= $(if $(strip $(HARDEN)),-Wl$(COMMA)-z$(COMMA)relro -Wl$(COMMA)-z$(COMMA)now -Wl$(COMMA)-z$(COMMA)noexecstack)
 COMMA   := ,
-# libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
+# libev's headers do not keep to strict aliasing.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(HARDEN) $(CFLAGS) -pthread \
              -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
 # Lua, jansson and libev are linked in, since each shared library delays each start of a process. Modules (our own, and those
@@ -47,6 +47,7 @@ $(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(2))
 $(BUILD)/modules/$(1).so: LIBS = $(4)
 endif
 endef
+# Of a line, which is one word here: its spaces are ~.
 column = $(subst ~, ,$(word $(1),$(subst |, ,$(line))))
 $(foreach line,$(shell sed '/^[a-z]/!d; s/ *| */|/g; s/ /~/g' runtime/modules.txt),\
   $(eval $(call module,$(call column,1),$(call sources,$(call column,2)),$(call column,3),$(call column,4))))

@@ -18,6 +18,7 @@ rm -rf "$out/source" "$out"/lunarch* # whoever takes ./lunarch_*.deb finds one v
 mkdir -p "$out/source"
 scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
 cp -r packaging/debian "$out/source/debian"
+# What debian/control and the .install files say of modules is in these two tables.
 control=$out/source/debian/control build='' stores=''
 while IFS='|' read -r module _ _ _ needs _ package; do
   case $module in '#'*) continue ;; esac
