@@ -1,5 +1,5 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""examples/follow.lua and lunarch.lock: another election is followed, on a file and in Redis; nothing is written there."""
+"""examples/follow.lua and lunarch.lock follow another election: on a file, in Redis, and by a lock file."""
 
 import atexit
 import json
@@ -49,7 +49,9 @@ def follows(store: Any) -> None:
         f.write(READS)
     said = os.path.join(where, "said")
     with open(said, "w") as f:
-        reader = Candidate("--lock", os.path.join(where, "own"), script, "--", lock, store.url("app-"), stdout=f)
+        reader = Candidate(
+            "--lock", os.path.join(where, "own"), script, "--", lock, store.url("app-"), stdout=f, env=store.env
+        )
     ok(wait_for(lambda: '["cancelled"' in open(said).read()), f"{s}: all answers come")
     got = {values[0]: values[1:] for values in map(json.loads, open(said))}
     same(got.get("state"), ["leading", "ann", "ann:80", True], f"{s}: a script reads who leads, with the token")
@@ -82,5 +84,5 @@ def follows(store: Any) -> None:
 
 
 atexit.register(stop_everyone)
-at_once(*[(lambda kind=kind: follows(kind())) for kind in (stores.File, stores.Redis)])
+at_once(*[(lambda kind=kind: follows(kind())) for kind in (stores.File, stores.Redis, stores.Box)])
 done()

@@ -3,6 +3,7 @@
  * clock. */
 #include "fuzz.h"
 
+#include "lease/record.h"
 #include "loop/timeline.h"
 #include "script/bind.h"
 #include "script/script.h"
