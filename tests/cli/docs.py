@@ -227,6 +227,7 @@ return {
     tasks.scope(function(scope) methods("scope:", scope) end)
     methods("child:", exec { "true", background = true })
     methods("Address:", require("lunarch.vip").new("192.0.2.1", "lo"))
+    methods("Lock:", require("lunarch.lock").open("none:"))
     methods("Store:", require("lunarch.redis").connect("redis://127.0.0.1"))
     methods("Database:", require("lunarch.sql").connect("postgres://127.0.0.1"))
     methods("Credentials:", require("lunarch.aws").credentials())
