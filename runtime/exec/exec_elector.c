@@ -56,9 +56,7 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 		log_event(LOG_INFO, NULL, "in_doubt",
 		          "%s may be dead: this waits for at most %.3g s to find out, although it is not to wait",
 		          l->identity, (double)l->doubt / NSEC_PER_SEC);
-		ev_now_update(x->program.loop);
-		ev_timer_set(&x->patience, (double)l->doubt / NSEC_PER_SEC, 0.);
-		ev_timer_start(x->program.loop, &x->patience);
+		exec_begin_timer(x, &x->patience, l->doubt);
 	}
 }
 

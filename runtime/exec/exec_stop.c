@@ -49,8 +49,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 		return;
 	}
 	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
-	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
-	ev_timer_start(x->program.loop, &x->grace);
+	exec_begin_timer(x, &x->grace, x->shutdown_grace);
 	if (!service_order_withdraw(x->campaign.service, x->shutdown_grace, exec_on_withdrawn, x))
 		supervisor_signal(x->supervisor, signal);
 }

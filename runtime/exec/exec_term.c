@@ -86,9 +86,7 @@ static void exec_start_later(struct exec *x)
 	nsec pause = exec_restart_ended(&x->restart, x->wait_status, elapsed_standby(x->started, clock_now()),
 	                                x->options->value[OPTION_RESTART_PAUSE].number * NSEC_PER_MS);
 
-	ev_now_update(x->program.loop);
-	ev_timer_set(&x->again, (double)pause / NSEC_PER_SEC, 0.);
-	ev_timer_start(x->program.loop, &x->again);
+	exec_begin_timer(x, &x->again, pause);
 }
 
 /* Of who was asked to stop. */
