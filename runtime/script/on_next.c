@@ -314,26 +314,15 @@ struct scope *next_scope(struct next *n)
 	return &n->scope;
 }
 
-void next_set_term(struct next *n, lua_State *L)
+void next_meet_term(struct next *n, lua_State *L)
 {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, n->reference);
 	lua_pushvalue(L, -2);
 	lua_setiuservalue(L, -2, VALUE_TERM);
-	lua_pop(L, 1);
-}
-
-static void push_data(lua_State *L, int handle)
-{
-	lua_getiuservalue(L, handle, VALUE_FIELDS);
+	lua_getiuservalue(L, -1, VALUE_FIELDS);
 	lua_getfield(L, -1, "data");
-	lua_remove(L, -2);
-}
-
-void next_push_data(const struct next *n, lua_State *L)
-{
-	lua_rawgeti(L, LUA_REGISTRYINDEX, n->reference);
-	push_data(L, lua_gettop(L));
-	lua_remove(L, -2);
+	lua_replace(L, -3);
+	lua_pop(L, 1);
 }
 
 /* ---- the script's object ---- */

@@ -17,12 +17,11 @@ bool next_over(struct election *e, struct wire *w);  /* WIRE_NEXT_OVER */
 struct next *next_take(struct election *e, uint32_t number);
 struct scope *next_scope(struct next *n);
 
-/* The term's object is at the top of L's stack: s:wait() returns it. [-0, +0, m] */
-void next_set_term(struct next *n, lua_State *L);
+/* The term's object is at the top of L's stack: s:wait() returns it. Pushes s.data. [-0, +1, m] */
+void next_meet_term(struct next *n, lua_State *L);
 
-void next_push_data(const struct next *n, lua_State *L); /* s.data. [-0, +1, m] */
-void next_free(struct next *n);                          /* NULL: does nothing */
-void next_forget_all(struct election *e);                /* the Lua state is closed: without running anything */
+void next_free(struct next *n);           /* NULL: does nothing */
+void next_forget_all(struct election *e); /* the Lua state is closed: without running anything */
 
 /* Defines the class of `s` objects and pushes the table of its methods. [-0, +1, m] */
 void next_bind(lua_State *L);

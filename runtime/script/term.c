@@ -233,11 +233,10 @@ static void term_set_warm(struct term *t)
 
 	lua_rawgeti(L, LUA_REGISTRYINDEX, t->reference);
 	lua_getiuservalue(L, -1, 1);
-	next_push_data(t->warm, L);
-	lua_setfield(L, -2, "warm");
-	lua_pop(L, 1);
-	next_set_term(t->warm, L);
-	lua_pop(L, 1);
+	lua_pushvalue(L, -2);
+	next_meet_term(t->warm, L);
+	lua_setfield(L, -3, "warm");
+	lua_pop(L, 3);
 }
 
 /* What on_next started is the term's from here on: it is stopped with it, and an error in it ends it. */
