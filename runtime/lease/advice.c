@@ -26,20 +26,18 @@ struct part_field {
 	size_t at, size; /* in struct advice */
 };
 
-#define AT(field) offsetof(struct advice, field), sizeof((struct advice *)0)->field
-#define WHO(of)                                               \
-	{ "identity", TEXT, true, AT(of.identity) },          \
-	{                                                     \
-		"incarnation", NAME, true, AT(of.incarnation) \
-	}
+#define AT(field) offsetof(struct advice, field), sizeof(((struct advice *)0)->field) /* NOLINT */
 #define FIELDS_MAX 5
 
 /* As they are printed. But for the nomination, the first field of a part is there if the part is. */
 static const struct part_field parts[][FIELDS_MAX] = {
-	[ADVICE_NEXT] = { WHO(next),
+	[ADVICE_NEXT] = { { "identity", TEXT, true, AT(next.identity) },
+	                  { "incarnation", NAME, true, AT(next.incarnation) },
 	                  { "address", TEXT, false, AT(next.address) },
 	                  { "priority", PRIORITY, false, AT(next.priority) } },
-	[ADVICE_FOR] = { WHO(given), { "handedOver", FLAG, false, AT(handed_over) } },
+	[ADVICE_FOR] = { { "identity", TEXT, true, AT(given.identity) },
+	                 { "incarnation", NAME, true, AT(given.incarnation) },
+	                 { "handedOver", FLAG, false, AT(handed_over) } },
 	[ADVICE_WANTED] = { { "name", NAME, true, AT(wanted.name) }, { "identity", TEXT, true, AT(wanted.identity) } },
 	[ADVICE_NOMINATION] = { { "priority", PRIORITY, false, AT(nomination.priority) },
 	                        { "answers", NAME, false, AT(nomination.answers) },
