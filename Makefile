@@ -56,8 +56,8 @@ MODULE_SRC := $(sort $(MODULE_SRC))
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o $(BUILD)/obj/page.o
 LIBOBJ  := $(filter-out $(BUILD)/obj/commands/main.o,$(OBJ))
-# What `lunarch new` writes, and `lunarch help api` shows.
-CARRIED := examples/starter.lua examples/starter_test.lua examples/mystore.lua examples/mystore_test.lua examples/.luacheckrc docs/api.md
+# What `lunarch new` writes, and `lunarch help` and `COMMAND --help` show.
+CARRIED := examples/starter.lua examples/starter_test.lua examples/mystore.lua examples/mystore_test.lua examples/.luacheckrc docs/api.md runtime/commands/help.txt
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
 
 all: $(BUILD)/lunarch $(MODULES) ## the program and its modules, in build/

@@ -38,7 +38,7 @@ void help_print(FILE *out); /* lunarch --help */
 void help_command(enum command command);
 int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */
 void help_api_names(void);      /* their names, one a line */
-const char *help_summary(enum command command);
+char *help_summary(enum command command); /* the caller frees */
 /* The schemes of the user's own lock files (lock_files_dir), that nothing built in has. scheme is borrowed. */
 void help_own_locks(void (*found)(void *arg, const char *scheme), void *arg);
 void help_version(void);

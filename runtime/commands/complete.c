@@ -178,8 +178,11 @@ static void offer_options(int command)
 
 static void offer_commands(void)
 {
-	for (int c = 0; c < COMMANDS; c++)
-		offer(command_names[c], help_summary((enum command)c));
+	for (enum command c = 0; c < COMMANDS; c++) {
+		char *summary = help_summary(c);
+		offer(command_names[c], summary);
+		free(summary);
+	}
 }
 
 static void offer_help(const struct typed *t, const char *topic)
