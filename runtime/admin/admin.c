@@ -208,15 +208,20 @@ static int path_answer(const struct admin_path *p, const struct standing_source 
 	return 503;
 }
 
+static void add_name(struct buf *out, const char *name)
+{
+	json_out_open(out, NULL, "{");
+	json_out_text(out, "name", name);
+	buf_adds(out, "}\n");
+}
+
 static void ask_name(void *arg, const struct standing *e)
 {
 	struct path_query *q = arg;
 
 	if (q->found++)
 		return;
-	json_out_open(q->out, NULL, "{");
-	json_out_text(q->out, "name", e->status->leading ? e->status->identity : e->status->leader);
-	buf_adds(q->out, "}\n");
+	add_name(q->out, e->status->leading ? e->status->identity : e->status->leader);
 	q->yes = e->status->leading || *e->status->leader;
 }
 
@@ -231,7 +236,7 @@ static int answer_name(const struct standing_source *a, struct buf *body, const 
 	if (q.found == 1)
 		return q.yes ? 200 : 503;
 	buf_drop(body, body->len);
-	buf_adds(body, "{\"name\":\"\"}\n");
+	add_name(body, "");
 	return 503;
 }
 

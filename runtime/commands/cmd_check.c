@@ -27,15 +27,12 @@ struct check {
 	bool told; /* something about the text */
 };
 
-static void __attribute__((format(printf, 3, 4))) say(const char *label, bool plain, const char *fmt, ...)
+static void say_list(const char *label, bool plain, const char *fmt, va_list ap)
 {
 	char text[4096];
 	struct buf b = { 0 };
-	va_list ap;
 
-	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
 	if (plain)
 		buf_adds(&b, text);
 	else
@@ -44,10 +41,23 @@ static void __attribute__((format(printf, 3, 4))) say(const char *label, bool pl
 	buf_fini(&b);
 }
 
-static void problem(struct check *c, const char *text)
+static void __attribute__((format(printf, 3, 4))) say(const char *label, bool plain, const char *fmt, ...)
 {
+	va_list ap;
+
+	va_start(ap, fmt);
+	say_list(label, plain, fmt, ap);
+	va_end(ap);
+}
+
+static void __attribute__((format(printf, 2, 3))) problem(struct check *c, const char *fmt, ...)
+{
+	va_list ap;
+
 	c->problems++;
-	say("PROBLEM", false, "%s", text);
+	va_start(ap, fmt);
+	say_list("PROBLEM", false, fmt, ap);
+	va_end(ap);
 }
 
 /* ---- hooks ---- */
@@ -89,16 +99,13 @@ static void check_hooks(struct check *c, const struct election_settings *p)
 static void check_on_found(void *arg, uint32_t line, bool is_problem, const char *text)
 {
 	struct check *c = arg;
-	char *said = mem_printf("line %u: %s", line, text);
-
 	if (!c->told)
 		puts("text");
 	c->told = true;
 	if (is_problem)
-		problem(c, said);
+		problem(c, "line %u: %s", line, text);
 	else
-		say("note", false, "%s", said);
-	free(said);
+		say("note", false, "line %u: %s", line, text);
 }
 
 /* Loading it has worked, so it can be read, and is not too large. */
@@ -181,7 +188,7 @@ static void check_times(struct check *c, const struct election_settings *p)
 	if (p->flags & WIRE_ELECTION_MAY_LEAD)
 		may_lead = election_time(&c->options, p, OPTION_MAY_LEAD_TIMEOUT);
 	if (election_times(&c->options, p, &t, &err) < 0)
-		problem(c, err.text);
+		problem(c, "%s", err.text);
 	else if (!(p->flags & WIRE_ELECTION_OBSERVER))
 		show_times(&t, election_time(&c->options, p, OPTION_SHUTDOWN_GRACE), may_lead);
 }
@@ -195,7 +202,7 @@ static void check_next(struct check *c, const struct election_settings *p)
 	struct err err;
 
 	if (election_next(&c->options, p, &next, &err) < 0) {
-		problem(c, err.text);
+		problem(c, "%s", err.text);
 		return;
 	}
 	if (p->flags & WIRE_ELECTION_OBSERVER)
@@ -242,14 +249,12 @@ static void check_record(struct check *c, struct lock_client *l, const char *url
 	enum lock_outcome o = lock_client_read(l);
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
-		problem(c, l->result.err.text);
+		problem(c, "%s", l->result.err.text);
 		return;
 	}
 	if (o == LOCK_OK && lock_client_found_next(l)) {
-		char *text = mem_printf("%s is no lock, but the record of who comes next beside one: name that lock",
-		                        lock_client_url(l));
-		problem(c, text);
-		free(text);
+		problem(c, "%s is no lock, but the record of who comes next beside one: name that lock",
+		        lock_client_url(l));
 		return;
 	}
 	char *now = command_record_text("headline", lock_client_url(l), o == LOCK_OK ? &l->record : NULL);
@@ -263,10 +268,8 @@ static void check_twice(struct check *c, uint32_t index)
 	for (uint32_t i = 0; i < index; i++) {
 		if (!c->locks[i] || strcmp(c->locks[i], c->locks[index]) != 0)
 			continue;
-		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index],
-		                        c->script_probe.settings[i].where);
-		problem(c, text);
-		free(text);
+		problem(c, "the lock %s is listed twice: also by %s", c->locks[index],
+		        c->script_probe.settings[i].where);
 		return;
 	}
 }
@@ -290,9 +293,8 @@ static void check_service(struct check *c, struct lock_client *l, const struct e
 	if (service)
 		service_status(service, &st);
 	if (asked && (!service || service_check(service, SERVICE_CHECK_WITHIN, &err) < 0)) {
-		char *text = service ? mem_printf("the Service %s: %s", st.name, err.text) : mem_dup(err.text);
-		problem(c, text);
-		free(text);
+		problem(c, "%s%s%s%s", service ? "the Service " : "", service ? st.name : "", service ? ": " : "",
+		        err.text);
 	} else if (asked) {
 		say("service", false, "%s can be kept at the leader's address", st.name);
 	}
@@ -309,7 +311,7 @@ static void check_lock(struct check *c, uint32_t index)
 
 	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {
 		election_blame_lock(&c->options, NULL, &err);
-		problem(c, err.text);
+		problem(c, "%s", err.text);
 	} else {
 		c->locks[index] = mem_dup(lock_client_url(&l));
 		say("lock", false, "%s", c->locks[index]);
@@ -360,11 +362,9 @@ static void check_schemes(struct check *c, const char *schemes)
 		for (const char *s = schemes; *s; s += strcspn(s, " "), s += *s == ' ') {
 			if (strcspn(s, " ") != len || strncmp(s, b->scheme, len) != 0)
 				continue;
-			char *text = mem_printf(
-				"the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
-				b->scheme);
-			problem(c, text);
-			free(text);
+			problem(c,
+			        "the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
+			        b->scheme);
 		}
 	}
 }

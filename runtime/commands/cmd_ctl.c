@@ -37,29 +37,18 @@ static int64_t number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* What besides another leader keeps it from leading. */
-static void add_reasons(struct buf *out, const json_t *e, const char *indent)
+/* The texts of a list of reasons or notes; that another leads is said elsewhere. */
+static void add_texts(struct buf *out, const json_t *list, const char *indent)
 {
-	const json_t *reasons = json_object_get(e, "reasons");
+	const json_t *each;
+	size_t i;
 
-	for (size_t i = 0; i < json_array_size(reasons); i++) {
-		const json_t *reason = json_array_get(reasons, i);
-		if (strcmp(text_of(reason, "reason"), "leader") == 0)
+	json_array_foreach(list, i, each)
+	{
+		if (strcmp(text_of(each, "reason"), "leader") == 0)
 			continue;
 		buf_printf(out, "%s  ", indent);
-		buf_plain(out, text_of(reason, "text"));
-		buf_adds(out, "\n");
-	}
-}
-
-/* Who comes next, and what follows from that. As add_store, not in a list of electors. */
-static void add_next(struct buf *out, const json_t *e)
-{
-	const json_t *notes = json_object_get(json_object_get(e, "next"), "notes");
-
-	for (size_t i = 0; i < json_array_size(notes); i++) {
-		buf_adds(out, "  ");
-		buf_plain(out, text_of(json_array_get(notes, i), "text"));
+		buf_plain(out, text_of(each, "text"));
 		buf_adds(out, "\n");
 	}
 }
@@ -105,9 +94,9 @@ static void show_election(const json_t *e, const char *indent)
 	buf_adds(&b, ", lock ");
 	buf_plain(&b, text_of(e, "lock"));
 	buf_adds(&b, "\n");
-	add_reasons(&b, e, indent);
+	add_texts(&b, json_object_get(e, "reasons"), indent);
 	if (!*indent) {
-		add_next(&b, e);
+		add_texts(&b, json_object_get(json_object_get(e, "next"), "notes"), "");
 		add_store(&b, e);
 	}
 	fputs(b.data, stdout);

@@ -1,7 +1,7 @@
 /* Room commands: the command line: one file for each command (`cmd_NAME.c`).
  *
  * The commands: one function each, called by main with argv[0] the command's name; the result is the exit status.
- * Not their help texts (help.c) and not their options (options.h).
+ * Not their help texts (help.c, help.txt) and not their options (options.h).
  * Used by main.c and help.c; each cmd_NAME.c implements its own. */
 #ifndef LUNARCH_COMMANDS_H
 #define LUNARCH_COMMANDS_H

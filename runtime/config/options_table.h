@@ -56,7 +56,7 @@ V(AT_LEAST, DURATION, "at-least", NULL, 0, "DUR", NULL, EXEC, false,
 V(RESTART, CHOICE, "restart", NULL, 0, "never|on-loss|always", "never", EXEC, false,
   "campaign again after losing the lock, or whenever the command ends")
 V(RESTART_PAUSE, PERIOD, "restart-pause", NULL, 0, "DUR", "60s", EXEC, false,
-  "--restart always: the pause before the command starts again, which grows, is not longer")
+  "--restart always: the pause before the command starts again grows up to this")
 V(WARM, FLAG, "warm", NULL, 0, NULL, NULL, EXEC, false,
   "start the command while this candidate comes next; it leads when it is told to")
 V(CONFLICT_EXIT_CODE, STATUS, "conflict-exit-code", NULL, 'E', "N", "75", EXEC, false,
