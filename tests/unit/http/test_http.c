@@ -485,6 +485,8 @@ static void test_stream(void)
 	http_cancel(s.call);
 	s.pause_at = 1;
 	start(&s, &(struct http_request){ .data = on_data }, "/lines");
+	while (s.pause_at)
+		ev_run(loop, EVRUN_ONCE);
 	nap(0.2);
 	ok(!s.dones, "the end waits while paused");
 	http_pause(s.call, false);
