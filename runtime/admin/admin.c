@@ -338,13 +338,12 @@ static void answer_path(const struct admin *admin, const struct request *r, bool
 		a->status = admin_answer(&admin->source, r->path, &a->body, &a->type);
 }
 
-static void admin_on_request(void *arg, const struct request *r, uint64_t ticket, struct http_answer *a)
+static void admin_on_request(void *arg, const struct request *r, uint64_t, struct http_answer *a)
 {
 	const struct admin *admin = arg;
 	bool options = strcmp(r->method, "OPTIONS") == 0;
 	bool known = options || strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0;
 
-	(void)ticket;
 	if (admin->loopback && !host_is_ours(r->host)) {
 		a->status = 421;
 		buf_adds(&a->body,

@@ -4,8 +4,7 @@
  * /jobs, /events and /metrics for load balancers, probes, monitoring, and programs that follow who leads. Not the
  * control socket: it takes no orders, and nothing about the election depends on it. Used by program.c, which asks run
  * and exec for their elections. */
-#ifndef LUNARCH_ADMIN_H
-#define LUNARCH_ADMIN_H
+#pragma once
 
 #include "base/err.h"
 #include "admin/standing.h"
@@ -25,5 +24,3 @@ int admin_answer(const struct standing_source *source, const char *path, struct 
 struct admin *admin_new(struct ev_loop *loop, const char *address, const struct standing_source *source,
                         struct events *events, struct err *err);
 void admin_free(struct admin *a); /* removes a Unix socket; NULL: does nothing */
-
-#endif

@@ -1,8 +1,7 @@
 /* The metrics of all elections, in the text format of Prometheus, 0.0.4.
  * Not the HTTP endpoint (admin.h).
  * Used by admin.c; candidate.c and the room exec keep the renewals. */
-#ifndef LUNARCH_ADMIN_METRICS_H
-#define LUNARCH_ADMIN_METRICS_H
+#pragma once
 
 #include "admin/standing.h"
 
@@ -19,5 +18,3 @@ void admin_renewed(struct admin_renewals *r, nsec took);
 
 /* Appends the whole page. */
 void admin_metrics(const struct standing_source *source, struct buf *out);
-
-#endif

@@ -163,11 +163,10 @@ static void changes_look(struct changes *c)
 	}
 }
 
-static void changes_before_wait(struct ev_loop *loop, ev_prepare *w, int revents)
+static void changes_before_wait(struct ev_loop *loop, ev_prepare *w, int)
 {
 	struct changes *c = w->data;
 
-	(void)revents;
 	if (ev_now(loop) - c->looked_at >= LOOK_AFTER_S || ev_now(loop) < c->looked_at) {
 		changes_look(c);
 	} else {
@@ -178,9 +177,8 @@ static void changes_before_wait(struct ev_loop *loop, ev_prepare *w, int revents
 }
 
 /* The loop wakes up, and so looks before it waits again. */
-static void changes_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void changes_on_timer(struct ev_loop *, ev_timer *, int)
 {
-	(void)loop, (void)w, (void)revents;
 }
 
 /* ---- who follows ---- */

@@ -1,8 +1,7 @@
 /* What changes of the elections of this process: one place that looks, for everybody who is to be told.
  * Not a log: what changed and changed back between two looks is not told. Times and counts alone are no change.
  * Used by events.c and state_file.c; program.c has it. */
-#ifndef LUNARCH_CHANGES_H
-#define LUNARCH_CHANGES_H
+#pragma once
 
 #include "admin/standing.h"
 
@@ -29,5 +28,3 @@ void changes_leave(struct changes *c, struct changes_follower *f); /* also who d
 bool changes_followed_by(const struct changes *c, const struct changes_follower *f);
 
 uint64_t changes_number(const struct changes *c); /* of the last change that was found; 0: none yet */
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Message: id: N, which grows with each change; data: one JSON object: what standing_json says, with "at":TIME before
  *          that; {"at":TIME,"name":NAME,"gone":true} of an election that is no more (a reload). */
-#ifndef LUNARCH_EVENTS_H
-#define LUNARCH_EVENTS_H
+#pragma once
 
 #include "admin/standing.h"
 
@@ -25,5 +24,3 @@ void events_leave(struct events *e, const struct server *s);
 
 /* Fills in the answer to who asks for the events. */
 void events_join(struct events *e, struct http_answer *a);
-
-#endif

@@ -1,8 +1,7 @@
 /* The jobs that the script of a running term has told of: when each runs, and what came of its last run. They end with
  * the term: what nobody keeps up to date is not shown. Not who runs them (lua/cron), and no metric (script_metrics.h).
  * Used by candidate.c and reload.c, which keep them, and by admin.c for /jobs. */
-#ifndef LUNARCH_SCRIPT_JOBS_H
-#define LUNARCH_SCRIPT_JOBS_H
+#pragma once
 
 #include "process/wire.h"
 
@@ -26,5 +25,3 @@ void script_jobs_clear(struct script_jobs *jobs);
 /* Appends a JSON array of one line, in the order in which they were told first: name, schedule, zone, running, next and
  * last (times; null: not known), status, why and tookMs of the last run (null: none is known). jobs may be NULL. */
 void script_jobs_json(struct buf *out, const struct script_jobs *jobs);
-
-#endif

@@ -1,8 +1,7 @@
 /* The metrics of one election that its script has set. A counter stays as long as this process. A gauge ends with the
  * term in which it was set, or, if that was outside any term, with its worker: what nobody keeps up to date is not
  * shown. Not the page of all metrics (admin_metrics.h). Used by candidate.c and worker_set.c, and by the simulation. */
-#ifndef LUNARCH_SCRIPT_METRICS_H
-#define LUNARCH_SCRIPT_METRICS_H
+#pragma once
 
 #include "process/wire.h"
 
@@ -28,5 +27,3 @@ void script_metrics_fini(struct script_metrics *m);
 bool script_metrics_put(struct script_metrics *m, const struct wire_metric *w, uint64_t term);
 void script_metrics_term_over(struct script_metrics *m);
 void script_metrics_worker_gone(struct script_metrics *m);
-
-#endif

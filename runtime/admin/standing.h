@@ -2,8 +2,7 @@
  * next.
  * Not a decision, and not a socket: it puts into words what elector_status and may_lead.h know.
  * Used by run_control.c and the room exec for `lunarch ctl`, and by admin.c for /status. */
-#ifndef LUNARCH_STANDING_H
-#define LUNARCH_STANDING_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -77,9 +76,7 @@ void standing_handed_over(struct buf *out, const struct handover_result *result)
 
 #define HAND_OVER_TIMEOUT (30 * NSEC_PER_SEC) /* for a request that names none */
 
-/* Whether it can hand over at all: it leads. If not, appends the answer to `ctl handover`: who leads, and whom to ask.
- */
+/* Whether it can hand over at all: it leads. If not, appends the answer to `ctl handover`: who leads, and whom to
+ * ask. */
 bool standing_may_hand_over(struct buf *out, const struct standing *e);
 bool standing_may_run(struct buf *out, const struct standing *e); /* the same for `cron run` */
-
-#endif

@@ -173,15 +173,13 @@ static void describe(struct state_file *f, struct buf *out)
 	status_json(out, &f->source);
 }
 
-static void file_on_changed(void *arg, uint64_t number, const struct standing *e)
+static void file_on_changed(void *arg, uint64_t, const struct standing *)
 {
-	(void)number, (void)e;
 	((struct state_file *)arg)->changed = true;
 }
 
-static void file_on_gone(void *arg, uint64_t number, const char *name)
+static void file_on_gone(void *arg, uint64_t, const char *)
 {
-	(void)number, (void)name;
 	((struct state_file *)arg)->changed = true;
 }
 
@@ -198,8 +196,8 @@ static void file_on_looked(void *arg)
 
 /* ---- beginning and end ---- */
 
-/* What this program did not write is not replaced; nor what another process writes, since each would undo the other's.
- */
+/* What this program did not write is not replaced; nor what another process writes, since each would undo the
+ * other's. */
 static int check_present(const char *path, struct err *err)
 {
 	struct status_author author;

@@ -1,8 +1,7 @@
 /* The standing of all elections of this process as one JSON object: what /status answers, and what the state file has.
  * Not one election's: standing.h. What `ctl status` answers has the same elections, and says more of the program.
  * Used by admin.c and state_file.c. */
-#ifndef LUNARCH_STATUS_H
-#define LUNARCH_STATUS_H
+#pragma once
 
 #include "admin/standing.h"
 
@@ -27,5 +26,3 @@ bool status_author(const char *text, struct status_author *out);
 /* Whether that process still runs, is another than this one, and has not said that it stops. A process of another PID
  * namespace counts as one that does not run. */
 bool status_author_lives(const struct status_author *a);
-
-#endif

@@ -1,10 +1,8 @@
 /* Room api: what a script can call, in C: one file for each group of functions (`lua_NAME.c`).
  *
  * Not the hooks (script/election.c, script/term.c), nor tasks (script/lua_task.c). A function that waits leaves that to the scheduler.
- * Used by who makes a script: as script_spec.natives. The functions are [-0, +0, m].
- */
-#ifndef LUNARCH_API_H
-#define LUNARCH_API_H
+ * Used by who makes a script: as script_spec.natives. The functions are [-0, +0, m]. */
+#pragma once
 
 #include <lua.h>
 #include <stdint.h>
@@ -26,5 +24,3 @@ void api_open_coroutine(lua_State *L);
 /* Pushes what a lock's handle shows of a record: lua/commands/record_text.lua. r NULL: there is none. [-0, +1, m] */
 struct record;
 void api_push_record(lua_State *L, const char *lock, const struct record *r, int64_t now_us);
-
-#endif

@@ -70,9 +70,8 @@ static int coroutine_go(lua_State *L, lua_State *co, int nargs, bool wrapped)
 	return n + 1;
 }
 
-static int coroutine_relayed(lua_State *L, int status, lua_KContext wrapped)
+static int coroutine_relayed(lua_State *L, int, lua_KContext wrapped)
 {
-	(void)status;
 	sched_unpark(L);
 	return coroutine_go(L, lua_tothread(L, wrapped ? lua_upvalueindex(1) : 1), 0, wrapped);
 }

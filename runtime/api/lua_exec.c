@@ -177,10 +177,8 @@ static int wait_for(lua_State *L, const struct exec_waiter *waiter, double timeo
 	return sched_wait(L, &w->wait, timeout_s, 0, k);
 }
 
-static int awaited(lua_State *L, int status, lua_KContext ctx)
+static int awaited(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	lua_pushboolean(L, ended(job_at(L, 1)));
 	return 1;
@@ -233,10 +231,8 @@ static int next_line(lua_State *L)
 	return wait_for(L, &(struct exec_waiter){ .job = j }, -1, line_more);
 }
 
-static int line_more(lua_State *L, int status, lua_KContext ctx)
+static int line_more(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	return next_line(L);
 }

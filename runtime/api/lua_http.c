@@ -47,11 +47,10 @@ static void keep_headers(struct call *c, const struct http_headers *headers)
 	}
 }
 
-static void call_on_answered(void *arg, struct http_call *under_way, int status, const struct http_headers *headers)
+static void call_on_answered(void *arg, struct http_call *, int status, const struct http_headers *headers)
 {
 	struct call *c = arg;
 
-	(void)under_way;
 	c->answered = true;
 	c->status = status;
 	keep_headers(c, headers);
@@ -70,11 +69,10 @@ static void call_on_data(void *arg, struct http_call *under_way, const char *byt
 	wait_done(&c->wait);
 }
 
-static void call_on_drained(void *arg, struct http_call *under_way)
+static void call_on_drained(void *arg, struct http_call *)
 {
 	struct call *c = arg;
 
-	(void)under_way;
 	wait_done(&c->wait);
 }
 
@@ -208,10 +206,8 @@ static int call_start(lua_State *L)
 	return 1;
 }
 
-static int call_waited(lua_State *L, int status, lua_KContext ctx)
+static int call_waited(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	if (sched_over(L)) /* it was woken before it was cancelled, so the end of its wait did not cancel the request */
 		call_cancel_now(call_at(L, 1));
 	lua_pushboolean(L, sched_resumed(L));

@@ -241,12 +241,10 @@ static struct instant handle_begin(lua_State *L, struct lock_handle *h)
 	return by;
 }
 
-static int handle_was_read(lua_State *L, int status, lua_KContext ctx)
+static int handle_was_read(lua_State *L, int, lua_KContext)
 {
 	struct lock_handle *h = handle_at(L);
 
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	if (h->result.outcome != LOCK_OK && h->result.outcome != LOCK_ABSENT)
 		return push_failure(L, &h->result.err, h->result.outcome);
@@ -265,12 +263,10 @@ static int handle_read(lua_State *L)
 	return sched_wait(L, &h->answer, -1, 0, handle_was_read);
 }
 
-static int handle_was_listed(lua_State *L, int status, lua_KContext ctx)
+static int handle_was_listed(lua_State *L, int, lua_KContext)
 {
 	struct lock_handle *h = handle_at(L);
 
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	if (h->result.outcome != LOCK_OK)
 		return push_failure(L, &h->result.err, h->result.outcome);
@@ -312,10 +308,8 @@ static int handle_watch(lua_State *L)
 	return 1;
 }
 
-static int handle_was_told(lua_State *L, int status, lua_KContext ctx)
+static int handle_was_told(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }

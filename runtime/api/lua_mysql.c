@@ -304,7 +304,7 @@ struct tls_session {
 	SSL *ssl;
 };
 
-static int tls_on_verify(void *session, unsigned what)
+static int tls_on_verify(void *session, unsigned)
 {
 	const struct tls_session *tls = session;
 	MYSQL *my = tls->pvio->mysql;
@@ -313,7 +313,6 @@ static int tls_on_verify(void *session, unsigned what)
 	bool good = cert && chain == X509_V_OK && my->net.tls_verify_status == MARIADB_TLS_VERIFY_OK;
 	bool named = good && my->host && is_for(cert, my->host);
 
-	(void)what;
 	X509_free(cert);
 	if (named)
 		return 0;
@@ -332,9 +331,8 @@ static void set_verification(MYSQL *my)
 	mysql_optionsv(my, MARIADB_OPT_TLS_VERIFICATION_CALLBACK, tls_on_verify);
 }
 #else
-static void set_verification(MYSQL *my)
+static void set_verification(MYSQL *)
 {
-	(void)my;
 }
 #endif
 
@@ -428,12 +426,10 @@ static int push_failure(lua_State *L, struct conn *c, const char *code, bool uns
 	return 2;
 }
 
-static int login_waited(lua_State *L, int status, lua_KContext ctx)
+static int login_waited(lua_State *L, int, lua_KContext)
 {
 	struct conn *c = conn_at(L, 1);
 
-	(void)status;
-	(void)ctx;
 	if (!sched_resumed(L)) {
 		fail(c, true, 0, "", "no log-in in time");
 		return push_failure(L, c, "timeout", true);
@@ -664,12 +660,10 @@ static int statement_ended(lua_State *L, struct conn *c)
 	return push_failure(L, c, c->over ? "cancelled" : lost ? "lost" : code_of(&c->failure), false);
 }
 
-static int statement_waited(lua_State *L, int status, lua_KContext ctx)
+static int statement_waited(lua_State *L, int, lua_KContext)
 {
 	struct conn *c = conn_at(L, 1);
 
-	(void)status;
-	(void)ctx;
 	if (!sched_resumed(L)) {
 		fail(c, true, 0, "", "no answer in time");
 		return push_failure(L, c, "timeout", false);

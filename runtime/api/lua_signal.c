@@ -50,11 +50,10 @@ static int signal_wake(lua_State *L)
 	return 1;
 }
 
-static int signal_waited(lua_State *L, int status, lua_KContext ctx)
+static int signal_waited(lua_State *L, int, lua_KContext ctx)
 {
 	struct signal_waiter *w = (struct signal_waiter *)ctx;
 
-	(void)status;
 	if (w->woken && sched_over(L))
 		signal_wake_first(w->signal); /* this task is over: wake another one instead */
 	lua_pushboolean(L, sched_resumed(L));

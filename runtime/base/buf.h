@@ -1,8 +1,7 @@
 /* A growing byte buffer that owns its bytes.
  * Not a string type: it may hold zeros; `data` is terminated all the same, for printing.
  * Used by the log, messages, records and command output. */
-#ifndef LUNARCH_BUF_H
-#define LUNARCH_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool buf_is_utf8(const char *s);
 /* Adds s for a terminal: control characters other than tabs become \n or \xNN, so that the text can neither move the
  * cursor nor start a line. */
 void buf_plain(struct buf *b, const char *s);
-
-#endif

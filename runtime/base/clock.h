@@ -1,8 +1,7 @@
 /* Time for leases: two clocks read together, and the rule for which of them counts.
  * Not wall-clock time (that is for people: clock_wall_us), not a timer.
  * Used by every room. The lease machine is passed its instants, so that a simulator can choose them. */
-#ifndef LUNARCH_CLOCK_H
-#define LUNARCH_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,5 +51,3 @@ struct clock_virtual {
 	int64_t wall_us; /* the wall clock when now is 0 */
 };
 void clock_pretend(const struct clock_virtual *v);
-
-#endif

@@ -1,8 +1,7 @@
 /* Durations as people write them: "500ms" "2s" "1.5s" "1m30s" "1h", exact in milliseconds.
  * Not dates, and not the nanoseconds of clock.h.
  * Used by the options and by what prints times for people. */
-#ifndef LUNARCH_DURATION_H
-#define LUNARCH_DURATION_H
+#pragma once
 
 #include "base/err.h"
 
@@ -16,5 +15,3 @@ int duration_parse(const char *s, int64_t *ms, struct err *err);
 
 /* The shortest of the forms above. ms may be negative. out: at least 32 bytes. */
 void duration_print(int64_t ms, char *out, size_t size);
-
-#endif

@@ -4,8 +4,7 @@
  * An error: a code and a text in the caller's memory. Nothing is allocated, so that reporting an error cannot fail.
  * Not a log and not a chain of causes: the code that called a library turns its error into one of these.
  * Used by every room. */
-#ifndef LUNARCH_ERR_H
-#define LUNARCH_ERR_H
+#pragma once
 
 #include <errno.h>
 #include <stdarg.h>
@@ -48,5 +47,3 @@ static inline bool err_kernel_lacks(int error)
 {
 	return error == ENOMEM || error == ENOBUFS;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Hashes of bytes, to tell contents apart: a fast one, and one that is the same on every machine.
  * Not for input with which somebody may want to cause a collision.
  * Used by records, locks and the default lock's name. */
-#ifndef LUNARCH_HASH_H
-#define LUNARCH_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline uint64_t hash_fnv(uint64_t h, const void *bytes, size_t len)
 		h = (h ^ *at++) * UINT64_C(0x100000001b3); // NOLINT(clang-analyzer-core.*): numbers as bytes
 	return h;
 }
-
-#endif

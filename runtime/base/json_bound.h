@@ -1,8 +1,7 @@
 /* Parses JSON from outside only if it has few enough values: three bytes ("{},") need more than 200 bytes of memory.
  * Not a parser: that is jansson.
  * Used by the locks that speak JSON over HTTP, for answers, watches, credentials. */
-#ifndef LUNARCH_JSON_BOUND_H
-#define LUNARCH_JSON_BOUND_H
+#pragma once
 
 #include "base/err.h"
 
@@ -24,5 +23,3 @@ static inline bool json_bound_is_gzip(const char *text, size_t len)
 #define JSON_GZIP                                                                                                          \
 	"it is compressed (gzip), expected JSON: what compresses it, perhaps a proxy, must say so (Content-Encoding), or " \
 	"leave it"
-
-#endif

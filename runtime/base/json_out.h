@@ -1,8 +1,7 @@
 /* Writes JSON into a buffer, member by member, with the commas between them: all JSON that C prints but the record's.
  * Not a document in memory (that is jansson's), and no check that what is opened is closed.
  * Used by what answers programs: status, ctl, the log. */
-#ifndef LUNARCH_JSON_OUT_H
-#define LUNARCH_JSON_OUT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -25,5 +24,3 @@ void json_out_open(struct buf *b, const char *name, const char *bracket);
 
 /* The name of a member whose value is printed next. */
 void json_out_name(struct buf *b, const char *name);
-
-#endif

@@ -106,9 +106,8 @@ void log_follow(void)
 
 /* ---- finding out what stderr is ---- */
 
-static void nothing(int signal)
+static void nothing(int)
 {
-	(void)signal;
 }
 
 /* A reader of the log that goes away must not end the program. The handler is empty instead of SIG_IGN, since the

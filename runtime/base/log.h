@@ -1,8 +1,7 @@
 /* The log: one line for each event on stderr, text for people or JSON for programs. It never waits for its reader.
  * Not the script's output: stdout belongs to the script and the command. Used by every process but the guard.
  * Its state is the one global variable beside const tables, and clock.c's simulated time. */
-#ifndef LUNARCH_LOG_H
-#define LUNARCH_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ int log_level_parse(const char *s);
 
 /* Lines dropped since the start. */
 uint64_t log_dropped(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Allocation that does not fail: without memory the process ends, and the guard then ends the term in time.
  * Not for sizes that come from outside: those are bounded before they reach malloc.
  * Used everywhere but in the guard, which has no heap. */
-#ifndef LUNARCH_MEM_H
-#define LUNARCH_MEM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ void mem_pack(size_t count, const char *const *from, char **to);
 
 /* Frees *slot and puts a copy of s there. s may be NULL or *slot itself. */
 void mem_replace(char **slot, const char *s);
-
-#endif

@@ -2,8 +2,7 @@
  * opened when it is first needed, so that a process does not load libraries that it does not use.
  * Not a plugin interface: program and modules are of one build, and a module of another build is refused.
  * Used by lock.c, the script's environment, the etcd lock (TLS), service.c and `lunarch --version`. */
-#ifndef LUNARCH_MODULE_H
-#define LUNARCH_MODULE_H
+#pragma once
 
 #include "base/err.h"
 #include "version.h"
@@ -42,5 +41,3 @@ bool module_installed(const char *name);
 
 /* The names of the modules that a build can have, by number. NULL: there are no more. */
 const char *module_name(size_t i);
-
-#endif

@@ -1,8 +1,7 @@
 /* Random names: for writes, incarnations, and everything else whose name must never occur twice.
  * Not for secrets, and not for a simulation, which must be repeatable.
  * Used by locks, the elector and the simulated store. */
-#ifndef LUNARCH_NONCE_H
-#define LUNARCH_NONCE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ void nonce_hex(char *out, size_t bytes);
 
 /* A random UUID (RFC 9562, version 4). out: 37 bytes. */
 void nonce_uuid(char *out);
-
-#endif

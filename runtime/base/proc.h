@@ -1,8 +1,7 @@
 /* What /proc and the kernel say of processes, and reading a directory, without the heap. Not a list of processes, and
  * no decisions: death_proof.c and file_temp.c decide what the numbers mean. Used by the proof of death and the file
  * lock, on threads that must not allocate, and by each process for its own title and name. */
-#ifndef LUNARCH_PROC_H
-#define LUNARCH_PROC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,8 +13,8 @@ struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 	bool kernel;     /* a kernel thread: field 9, PF_KTHREAD */
 	uint64_t parent; /* field 4; 0 = a process that we cannot see */
 	long threads;    /* field 20: of a zombie, the first one and those that live */
-	uint64_t start;  /* field 22: clock ticks since boot, as the reader's time namespace counts them
-	                    (time_namespaces(7)) */
+	/* field 22: clock ticks since boot, as the reader's time namespace counts them (time_namespaces(7)) */
+	uint64_t start;
 };
 
 /* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */
@@ -60,5 +59,3 @@ int proc_show(char *arguments, size_t arguments_size, char *environment, size_t 
 
 /* Calls each(arg, name) for every entry of the open directory until it returns false. 0; -1 with errno. */
 int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg);
-
-#endif

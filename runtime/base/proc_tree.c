@@ -305,9 +305,8 @@ int tree_kill(struct tree *t, pid_t root)
 	return k.seen;
 }
 
-static bool kill_alone(void *arg, pid_t pid)
+static bool kill_alone(void *, pid_t pid)
 {
-	(void)arg;
 	kill(pid, SIGKILL);
 	return false;
 }

@@ -1,8 +1,7 @@
 /* A tree of processes, found through /proc: walked, killed, and asked for their environment. It does not call waitpid:
  * its callers do. It uses no heap, no stdio and no recursion. Used by the guard, by the supervisor and the reaper for
  * what a guard has left, and by a script's programs (script/child.c). */
-#ifndef LUNARCH_PROC_TREE_H
-#define LUNARCH_PROC_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ enum tree_env {
 /* Reads a variable from the environment with which the process was started, as /proc shows it. If the variable is there
  * twice, the first counts. */
 enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size);
-
-#endif

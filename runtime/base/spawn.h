@@ -1,8 +1,7 @@
 /* Starts a program by posix_spawn(3): first it is told what the program inherits, then it starts it, unless one of
  * these steps has failed. Not who waits for the program (loop/reaper.h), and not the term that it belongs to. Used by
  * whatever executes a program: guard, driver, a script's programs, a login of Kubernetes. */
-#ifndef LUNARCH_SPAWN_H
-#define LUNARCH_SPAWN_H
+#pragma once
 
 #include <signal.h>
 #include <spawn.h>
@@ -32,5 +31,3 @@ void spawn_directory(struct spawn *s, const char *path);
 /* Starts it if every step before succeeded, and frees `s`. program: a path, or a name that is looked for in PATH.
  * Returns 0, or the number of the error of the first step that failed. */
 int spawn_run(struct spawn *s, pid_t *pid, const char *program, char *const *argv, char *const *env);
-
-#endif

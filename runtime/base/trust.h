@@ -1,8 +1,7 @@
 /* Which links and directories may be used, where other users of the machine can write: what they put there must not
  * lead us to another place. Not about what a file contains, and not about who may read it. Used by the file lock, by
  * locks for the state directory, and by the control socket. */
-#ifndef LUNARCH_TRUST_H
-#define LUNARCH_TRUST_H
+#pragma once
 
 #include "base/err.h"
 
@@ -17,5 +16,3 @@ int trust_link(const char *path, const struct stat *link, struct err *err);
 /* Whether only we and root can change what is in a directory: it is ours or root's, and not everybody's to write into.
  * -1 with *err, which says why not. */
 int trust_dir(const char *path, struct err *err);
-
-#endif

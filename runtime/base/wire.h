@@ -2,8 +2,7 @@
  * checked; and macros that make of a list of fields a struct, a function that writes it, and one that reads it. Not
  * the messages: process/wire.h has those of elector and worker, locks/driver/driver_wire.h those of elector and
  * driver. Used by those two. */
-#ifndef LUNARCH_BASE_WIRE_H
-#define LUNARCH_BASE_WIRE_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -89,5 +88,3 @@ bool wire_done(const struct wire *w);      /* everything read, nothing bad */
 	{                                                    \
 		FIELDS(WIRE_GET) return !w->bad;             \
 	}
-
-#endif

@@ -4,8 +4,7 @@
  * Not an elector: what is written, and on what condition, is the caller's.
  * Used by check, release, ctl and the examination of a store (store_check.c). list, status, history and leader read locks
  * in Lua (runtime/api/lua_lock.c). */
-#ifndef LUNARCH_LOCK_CLIENT_H
-#define LUNARCH_LOCK_CLIENT_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -70,5 +69,3 @@ enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nse
 
 /* Waits until notices of earlier changes have stopped coming, and forgets them. Blocks. */
 void lock_client_drain(struct lock_client *c);
-
-#endif

@@ -38,9 +38,8 @@ static void screen_on_end(int number)
 	raise(number);
 }
 
-static void screen_on_suspend(int number)
+static void screen_on_suspend(int)
 {
-	(void)number;
 	screen_write(LEAVE, strlen(LEAVE));
 	raise(SIGSTOP);
 	screen_write(ENTER, strlen(ENTER));

@@ -1,8 +1,7 @@
 /* A terminal on which something is drawn again and again in place: on its other screen, so that what stood there is
  * back at the end, however that comes. It reads no keys and changes no settings of the terminal. One at a time, since
  * signals are handled by it. Used by status --watch. */
-#ifndef LUNARCH_SCREEN_H
-#define LUNARCH_SCREEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ void screen_measure(struct screen *s); /* before each drawing: the window may ha
 
 void screen_write(const char *text, size_t len);
 void screen_leave(void); /* it need not be entered */
-
-#endif

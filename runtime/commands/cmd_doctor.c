@@ -21,11 +21,10 @@ static const char *const words[] = {
 
 /* ---- text: each finding as it is made ---- */
 
-static void print_finding(void *arg, const struct store_finding *f)
+static void print_finding(void *, const struct store_finding *f)
 {
 	struct buf b = { 0 };
 
-	(void)arg;
 	buf_plain(&b, f->text);
 	printf("  %-6s %-8s %s\n", verdicts[f->verdict], f->name, b.data ? b.data : "");
 	fflush(stdout);

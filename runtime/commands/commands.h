@@ -3,8 +3,7 @@
  * The commands: one function each, called by main with argv[0] the command's name; the result is the exit status.
  * Not their help texts (help.c, help.txt) and not their options (options.h).
  * Used by main.c and help.c; each cmd_NAME.c implements its own. */
-#ifndef LUNARCH_COMMANDS_H
-#define LUNARCH_COMMANDS_H
+#pragma once
 
 #include "runner/exit_status.h"
 #include "config/options.h"
@@ -49,5 +48,3 @@ void help_version(void);
  * <file>, <directory>, <script>, <test>, <program>; <command N>: from word N on it is another program's command line.
  * The exit status: 1 if the command is none. */
 int complete_line(int argc, char **argv);
-
-#endif

@@ -93,11 +93,10 @@ static void offer_electors(const struct typed *t, enum elector_part part)
 
 /* ---- options ---- */
 
-static void offer_own_lock(void *arg, const char *scheme)
+static void offer_own_lock(void *, const char *scheme)
 {
 	char *url = mem_printf("%s://", scheme);
 
-	(void)arg;
 	offer(url, "a lock file of yours");
 	free(url);
 }

@@ -164,9 +164,8 @@ static void list_foreign(void *arg, const char *dir, uid_t owner)
 	list_sockets_in(arg, dir, owner);
 }
 
-static void note_owner(void *arg, const char *dir, uid_t owner)
+static void note_owner(void *arg, const char *, uid_t owner)
 {
-	(void)dir;
 	*(uid_t *)arg = owner;
 }
 

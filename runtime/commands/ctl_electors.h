@@ -1,7 +1,6 @@
 /* The electors of this user, for root of every user, that run on this machine: which there are, which one is meant, and
  * how it is asked. Not what their answers mean. Used by ctl. */
-#ifndef LUNARCH_CTL_ELECTORS_H
-#define LUNARCH_CTL_ELECTORS_H
+#pragma once
 
 #include "config/options.h"
 
@@ -43,9 +42,7 @@ struct ctl_elector {
 	char *election; /* of which; "" = all */
 };
 /* --control, the script, --lock, or the only one there is; for `cron` the only one that is `lunarch cron`. script: NULL
- * = none is named. -1 with *err: ERR_USAGE if there are several. Fills in *e, ctl_elector_fini it in any case. Blocks.
- */
+ * = none is named. -1 with *err: ERR_USAGE if there are several. Fills in *e, ctl_elector_fini it in any case.
+ * Blocks. */
 int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err);
 void ctl_elector_fini(struct ctl_elector *e);
-
-#endif

@@ -159,8 +159,8 @@ static size_t depth_of(const char *line)
 	return line[depth] == ' ' ? depth : 0;
 }
 
-/* The length of the name that a row of a table is about, which begins at its fourth byte: "| `on_leading` | ..."; or 0.
- */
+/* The length of the name that a row of a table is about, which begins at its fourth byte: "| `on_leading` | ..."; or
+ * 0. */
 static size_t row_name(const char *line)
 {
 	size_t len = strncmp(line, "| `", 3) == 0 ? strspn(line + 3, NAME_LETTERS) : 0;

@@ -70,16 +70,14 @@ static int lua_screen_possible(lua_State *L)
 	return 1;
 }
 
-static int lua_screen_enter(lua_State *L)
+static int lua_screen_enter(lua_State *)
 {
-	(void)L;
 	screen_enter();
 	return 0;
 }
 
-static int lua_screen_leave(lua_State *L)
+static int lua_screen_leave(lua_State *)
 {
-	(void)L;
 	screen_leave();
 	return 0;
 }

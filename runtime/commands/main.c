@@ -19,8 +19,7 @@ static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) 
 #undef COMMAND_FUNCTION
 
 /* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, `-x driver ...`, and `-x complete
- * WORD...`.
- */
+ * WORD...`. */
 static int run_role(int argc, char **argv)
 {
 	if (strcmp(argv[0], "guard") == 0)

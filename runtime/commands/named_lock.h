@@ -1,8 +1,7 @@
 /* Which lock a command means: --lock URL, or the lock that `run` takes for a script.
  * Not an open lock, and nothing is read from one: that is lock_client.h.
  * Used by status, leader and release. */
-#ifndef LUNARCH_NAMED_LOCK_H
-#define LUNARCH_NAMED_LOCK_H
+#pragma once
 
 #include "config/options.h"
 
@@ -22,5 +21,3 @@ struct named_locks { /* zeroed before; named_locks_fini */
 };
 int named_locks(const struct options *o, bool several, struct named_locks *out);
 void named_locks_fini(struct named_locks *n);
-
-#endif

@@ -86,11 +86,10 @@ static bool probe_on_message(void *arg, enum wire_type type, struct wire *w)
 	return true;
 }
 
-static void probe_on_gone(void *arg, bool reaped, int status)
+static void probe_on_gone(void *arg, bool, int status)
 {
 	struct probe *l = arg;
 
-	(void)reaped;
 	if (!l->loaded && WIFSIGNALED(status))
 		probe_fail(l, "the script died of signal %d while it was being loaded", WTERMSIG(status));
 	else if (!l->loaded)
@@ -98,11 +97,10 @@ static void probe_on_gone(void *arg, bool reaped, int status)
 	ev_break(l->loop, EVBREAK_ALL);
 }
 
-static void probe_on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void probe_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct probe *l = w->data;
 
-	(void)loop, (void)events;
 	probe_fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
 	supervisor_kill(l->supervisor);
 }

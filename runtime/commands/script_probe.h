@@ -1,8 +1,7 @@
 /* What a script says about its elections: a worker of its own loads it, and ends before any hook runs.
  * Not a run: no lock is opened, no hook is called.
  * Used by check. */
-#ifndef LUNARCH_SCRIPT_PROBE_H
-#define LUNARCH_SCRIPT_PROBE_H
+#pragma once
 
 #include "config/election_settings.h"
 
@@ -17,5 +16,3 @@ struct script_probe {
  * Else what is wrong, in the script's own words; the caller frees. Blocks. */
 char *script_probe_load(struct script_probe *s, const struct options *o, const char *source, bool is_text);
 void script_probe_fini(struct script_probe *s);
-
-#endif

@@ -97,8 +97,8 @@ int election_settings_check(const struct election_settings *s, struct err *err)
 	return 0;
 }
 
-/* One of the times; 0 where nobody says anything. Adds where it comes from: "lease-duration 3s from the script, ...".
- */
+/* One of the times; 0 where nobody says anything. Adds where it comes from: "lease-duration 3s from the script,
+ * ...". */
 static nsec time_of(const struct options *o, const struct election_settings *s, enum option which, struct buf *origins)
 {
 	struct option_value v = value_of(o, s, which);
@@ -112,8 +112,8 @@ static nsec time_of(const struct options *o, const struct election_settings *s, 
 	return v.number * NSEC_PER_MS;
 }
 
-/* R >= L is the commonest mistake, and is said first: the messages of lease_times_check divide what is between R and L.
- */
+/* R >= L is the commonest mistake, and is said first: the messages of lease_times_check divide what is between R and
+ * L. */
 static int times_check(const struct lease_times *t, struct err *err)
 {
 	char lease[32], renew[32];

@@ -1,8 +1,7 @@
 /* What an election uses: what its script's table says, joined with the options, the environment and the presets. Not
  * the options themselves (options.h), and not the script: what it says comes as a message. No I/O but looking at the
  * script's path. Used by run, exec, check and the simulation. */
-#ifndef LUNARCH_ELECTION_SETTINGS_H
-#define LUNARCH_ELECTION_SETTINGS_H
+#pragma once
 
 #include "config/options.h"
 #include "election/elector.h"
@@ -65,5 +64,3 @@ char *election_service(const struct options *o, const char *name, bool several, 
 /* Puts before an error of an election's lock who named that lock: --lock or its variable; else where, which is a place
  * in the script, or NULL. Returns -1. */
 int election_blame_lock(const struct options *o, const char *where, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The options and their environment variables, parsed. Not how they join with what a script says: that is
  * election_settings.h. No I/O.
  * Used by the commands; the one table of options also makes --help, the completion and the suggestions. */
-#ifndef LUNARCH_OPTIONS_H
-#define LUNARCH_OPTIONS_H
+#pragma once
 
 #include "base/duration.h"
 #include "base/err.h"
@@ -104,8 +103,8 @@ int options_parse(struct options *o, enum command command, int argc, char **argv
 const char *options_script(const struct options *o, bool *is_text);
 
 bool options_set(const struct options *o, enum option which); /* given as an option or in the environment */
-const char *options_text(const struct options *o, enum option which, const char *script); /* what counts: option,
-                                             environment, script ("" or NULL: says nothing), preset ("" if none) */
+/* what counts: option, environment, script ("" or NULL: says nothing), preset ("" if none) */
+const char *options_text(const struct options *o, enum option which, const char *script);
 bool options_flag(const struct options *o, enum option which, bool script);
 
 /* The environment variables of all options, NULL-terminated: to be removed for what a term starts. */
@@ -119,5 +118,3 @@ const char *options_source(enum option which, enum option_from from, char *out, 
 
 /* The word of a NULL-terminated list that was probably meant; NULL if none is near. */
 const char *options_nearest(const char *word, const char *const *words);
-
-#endif

@@ -1,8 +1,7 @@
 /* The Gregorian calendar in days since 1970-01-01: leap years, the lengths of months, which year a day is in.
  * It knows no time zones (zone.h) and reads no clock.
  * Used by cron.c and zone.c. */
-#ifndef LUNARCH_CALENDAR_H
-#define LUNARCH_CALENDAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ static inline int calendar_weekday(int64_t days)
 {
 	return (int)(((days + 4) % 7 + 7) % 7);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Cron expressions: which minutes they mean, and which one is due.
  * Not a timer: the caller passes the time. lua/api/cron.lua waits, and calls the jobs.
  * Used by lua_cron.c. Times are seconds since 1970 (UTC), and whole minutes in the zone. */
-#ifndef LUNARCH_CRON_H
-#define LUNARCH_CRON_H
+#pragma once
 
 #include "base/err.h"
 
@@ -47,5 +46,3 @@ enum cron_catch_up { CRON_SKIP, CRON_LAST, CRON_ALL };
 /* The time that is due now, if `last` is the last one that was run. CRON_NEVER: none is due; call again at *wake. */
 int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how,
                  int64_t *wake);
-
-#endif

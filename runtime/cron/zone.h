@@ -1,8 +1,7 @@
 /* A time zone: which offset from UTC holds when, from the system's zone files (tzfile(5), RFC 8536) or a POSIX TZ text.
  * Not the C library's zone: a process has only one, and it comes from the environment, which the script may change. No
  * leap seconds. Used by cron.c. Times are seconds since 1970 (UTC); local times are counted as if they were UTC. */
-#ifndef LUNARCH_ZONE_H
-#define LUNARCH_ZONE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -27,5 +26,3 @@ int32_t zone_offset(const struct zone *z, int64_t time, int64_t *from, int64_t *
 /* The first time at which the local time is `local`. If the clock jumps over it: the first time at which it is
  * later. */
 int64_t zone_time(const struct zone *z, int64_t local);
-
-#endif

@@ -88,12 +88,11 @@ static bool way_receive(struct faults_way *w, struct buf *m)
 	return n > 0;
 }
 
-static void way_on_io(struct ev_loop *loop, ev_io *io, int revents)
+static void way_on_io(struct ev_loop *, ev_io *io, int revents)
 {
 	struct faults_way *w = io->data;
 	struct buf m = { 0 };
 
-	(void)loop;
 	if (revents & EV_WRITE)
 		way_await(w, w->from, EV_READ);
 	else if (!way_is_free(w))
@@ -195,11 +194,10 @@ static bool faults_spoil_question(struct driver_faults *f, struct buf *m)
 	return fault_begin(f, id);
 }
 
-static void faults_on_late(struct ev_loop *loop, ev_timer *timer, int revents)
+static void faults_on_late(struct ev_loop *, ev_timer *timer, int)
 {
 	struct driver_faults *f = timer->data;
 
-	(void)loop, (void)revents;
 	way_send(&f->in, &f->late);
 	buf_fini(&f->late);
 }

@@ -1,8 +1,7 @@
 /* Makes things go wrong between elector, driver and store, when it is asked to: it sits between the two ends of a
  * driver's socket (a tap, driver_link.h), and passes on all that they say but for the fault that was asked for. Not
  * for elections: only the whole examination of a lock file (doctor --full) has one. Used by store_full.c. */
-#ifndef LUNARCH_DRIVER_FAULTS_H
-#define LUNARCH_DRIVER_FAULTS_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -36,5 +35,3 @@ bool driver_fault_met(const struct driver_faults *f);
 
 /* Sends the signal to the driver, as it runs now: SIGKILL, SIGSTOP, SIGCONT. false: none runs. */
 bool driver_fault_signal(struct driver_faults *f, int signal);
-
-#endif

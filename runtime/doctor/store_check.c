@@ -205,12 +205,10 @@ static void store_check_heed_signals(struct store_trial *x, bool on)
 }
 
 /* The second one kills. */
-static void store_check_on_signal(struct ev_loop *loop, ev_signal *w, int revents)
+static void store_check_on_signal(struct ev_loop *, ev_signal *w, int)
 {
 	struct store_trial *x = w->data;
 
-	(void)loop;
-	(void)revents;
 	x->report->signal = w->signum;
 	store_check_heed_signals(x, false);
 }

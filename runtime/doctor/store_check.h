@@ -3,8 +3,7 @@
  * The examination of a store: the proofs that a lock stands on.
  * Not an election, and it never touches the record at the URL itself.
  * Used by doctor. */
-#ifndef LUNARCH_STORE_CHECK_H
-#define LUNARCH_STORE_CHECK_H
+#pragma once
 
 #include "base/err.h"
 #include "doctor/store_report.h"
@@ -16,5 +15,3 @@
  * for a few minutes with a store that answers at the last moment. */
 int store_check_run(const char *url, const char *state_dir, bool full, store_found_fn *found, void *arg,
                     struct store_report *report, struct err *err);
-
-#endif

@@ -275,10 +275,8 @@ static int full_turn(struct full *f, const char *url)
 }
 
 /* A driver that is killed on purpose is no news. What the lock file itself prints and logs comes from its process. */
-static void full_on_log(void *arg, enum log_level level, const struct log_about *about, const char *event,
-                        const char *text)
+static void full_on_log(void *, enum log_level, const struct log_about *, const char *, const char *)
 {
-	(void)arg, (void)level, (void)about, (void)event, (void)text;
 }
 
 /* A case that returns without a word has proved nothing. */

@@ -1,8 +1,7 @@
 /* What the cases of the whole examination (doctor --full) share: two clients, each with an env of its own (and so a
  * driver of its own), at a key that is the case's alone, and how a case tells what it has found. Not the cases:
  * store_full_*.c. Used by these files alone. */
-#ifndef LUNARCH_STORE_FULL_INTERNAL_H
-#define LUNARCH_STORE_FULL_INTERNAL_H
+#pragma once
 
 #include "doctor/store_full.h"
 
@@ -89,5 +88,3 @@ int full_turn_to(struct full *f, struct lock_client *s, const char *url, struct 
 char *full_url(const struct full *f, const char *more); /* a key beside the scratch record's; the caller frees */
 /* Removes what is at the lock of s; notes what cannot be removed. */
 void full_clean(struct full *f, struct lock_client *s);
-
-#endif

@@ -2,8 +2,7 @@
  * Not whether it is right: that is store_proofs.h.
  * Used by the examination of a store (store_check.c). Each function blocks, and puts what it measured into the
  * report. */
-#ifndef LUNARCH_STORE_MEASURE_H
-#define LUNARCH_STORE_MEASURE_H
+#pragma once
 
 #include "doctor/store_trial.h"
 
@@ -14,5 +13,3 @@ void store_measure_notices(struct store_trial *x);
 void store_measure_shortest(struct store_trial *x); /* the shortest lease, from what the others measured */
 
 const char *store_times_print(int64_t us, char *out, size_t size); /* "1.25 ms"; returns out */
-
-#endif

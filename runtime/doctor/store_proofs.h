@@ -1,8 +1,7 @@
 /* The proofs that elections stand on: one winner among writers, growing tokens, no write by who knows only an old
  * version. Not how fast it is: that is store_measure.h. Used by the examination of a store (store_check.c). Each
  * function blocks, tells what it finds, and leaves x knowing what the scratch record holds. */
-#ifndef LUNARCH_STORE_PROOFS_H
-#define LUNARCH_STORE_PROOFS_H
+#pragma once
 
 #include "doctor/store_trial.h"
 
@@ -19,5 +18,3 @@ void store_try_next(struct store_trial *x, const char *url);
 /* A record that was deleted is not written to, and the next term's token is larger all the same. The lock must have
  * `remove`. */
 void store_prove_deleted(struct store_trial *x);
-
-#endif

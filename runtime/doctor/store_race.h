@@ -2,8 +2,7 @@
  * than all before, and the store has what the winner wrote.
  * Not who starts them: they may be of one process, or of several that share this memory.
  * Used by the examination of a store, with eight writers and with sixty-four (doctor --full), and by the tests' race (tests/locks/conform/race.c). */
-#ifndef LUNARCH_STORE_RACE_H
-#define LUNARCH_STORE_RACE_H
+#pragma once
 
 #include "client/lock_client.h"
 #include "doctor/store_report.h"
@@ -43,5 +42,3 @@ enum store_verdict store_race_judge(struct store_race *r, struct lock_client *re
 
 /* Why the last round had no winner: what one of them was told. */
 const char *store_race_why(const struct store_race *r);
-
-#endif

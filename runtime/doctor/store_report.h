@@ -1,8 +1,7 @@
 /* What the examination of a store found: each finding as it is made, and the report at the end. Types only.
  * Not how it is found: that is store_check.h.
  * Used by doctor and by the files of the examination. */
-#ifndef LUNARCH_STORE_REPORT_H
-#define LUNARCH_STORE_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct store_report {
 	bool unfit; /* it breaks a rule. Neither: a rule could not be tried */
 	int signal; /* SIGINT or SIGTERM, which broke it off; 0: none did */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* The scratch record that a store is tried with: connections to it, what is known to be in it, and how to find out.
  * Not a proof and not a measurement: those are store_proofs.h and store_measure.h, which write with it.
  * Used by the examination of a store. */
-#ifndef LUNARCH_STORE_TRIAL_H
-#define LUNARCH_STORE_TRIAL_H
+#pragma once
 
 #include "doctor/driver_faults.h"
 #include "client/lock_client.h"
@@ -58,5 +57,3 @@ struct store_race;
 int store_trial_race(struct store_trial *x, struct store_race *r, int count, const char *url, struct err *err);
 
 const char *store_trial_why(const struct lock_client *s); /* its last operation was not done */
-
-#endif

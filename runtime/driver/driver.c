@@ -42,9 +42,8 @@ static void process_on_message(void *arg, const void *bytes, size_t len)
 		process_on_nonsense();
 }
 
-static void process_on_elector_end(void *arg, size_t oversized)
+static void process_on_elector_end(void *, size_t oversized)
 {
-	(void)arg;
 	if (oversized)
 		process_on_nonsense();
 	_exit(0); /* nobody waits for an answer any more, and a lock file's finalizers may take long */
@@ -65,17 +64,14 @@ static void process_send(void *arg, const struct buf *m)
 }
 
 /* A script sends what it has of elections: this one has none. */
-static void process_drop(void *arg, const struct buf *m)
+static void process_drop(void *, const struct buf *)
 {
-	(void)arg;
-	(void)m;
 }
 
 /* ---- what surrounds it ---- */
 
-static void on_signal(int signal)
+static void on_signal(int)
 {
-	(void)signal;
 }
 
 /* It ends with the elector, which needs it until its locks are released: what stops a whole group or service must not

@@ -3,9 +3,6 @@
  * The driver's process: its limits, its socket and its loop. It has no elections, and decides nothing about any.
  * Not the elector's side of the socket (locks/driver), and not what a lock file may say (lua/driver).
  * Used by main.c, as the role `-x driver FD LOGFORMAT LOGLEVEL IDENTITY`. */
-#ifndef LUNARCH_DRIVER_H
-#define LUNARCH_DRIVER_H
+#pragma once
 
 int driver_main(int argc, char **argv); /* argv[0] is FD; the process' exit status */
-
-#endif

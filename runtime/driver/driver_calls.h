@@ -1,8 +1,7 @@
 /* The operations of the lock: each is a task that calls one function of the lock file, ends at its deadline, and is
  * answered exactly once. The elector does not wait for that answer longer than the operation may take: its end of the
  * socket (locks/driver) sees to it. Used by the driver. */
-#ifndef LUNARCH_DRIVER_CALLS_H
-#define LUNARCH_DRIVER_CALLS_H
+#pragma once
 
 #include "locks/driver/driver_wire.h"
 
@@ -16,5 +15,3 @@ void driver_calls_begin(struct driver *d, const struct driver_ask *q);
 void driver_calls_cancel(struct driver *d, uint64_t id); /* one that has ended: does nothing */
 void driver_calls_opened(struct driver *d);              /* begins what has waited for it */
 void driver_calls_fini(struct driver *d);                /* forgets them all; nothing is answered any more */
-
-#endif

@@ -2,8 +2,7 @@
  * no text with the lock's password in it.
  * Not what goes wrong in a store, which the elector tells.
  * Used by the driver. */
-#ifndef LUNARCH_DRIVER_LOG_H
-#define LUNARCH_DRIVER_LOG_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -27,5 +26,3 @@ bool driver_log_due(struct driver_log *l, const char *text, nsec now);
 /* The text with "***" in place of the secret; the caller frees it. secret: NULL or shorter than 4 bytes: nothing is
  * hidden, since such a text is part of many a word. */
 char *driver_log_hide(const char *text, const char *secret);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the files of this room share: the process, its socket and its Lua state.
  * Not the process: driver.c has the socket and the loop. Used by this room and its unit test. */
-#ifndef LUNARCH_DRIVER_STATE_H
-#define LUNARCH_DRIVER_STATE_H
+#pragma once
 
 #include "driver/driver_log.h"
 #include "locks/driver/driver_wire.h"
@@ -70,5 +69,3 @@ enum err_code driver_code(const char *name);
 
 /* A text among a task's results, from 1; "" if it is none. Borrowed until the task's callback returns. */
 const char *driver_result(const struct outcome *o, int index, size_t *len);
-
-#endif

@@ -2,8 +2,7 @@
  * again, ever more rarely, and the elector polls meanwhile.
  * Not a promise: a notice may come without a change.
  * Used by the driver. */
-#ifndef LUNARCH_DRIVER_WATCHES_H
-#define LUNARCH_DRIVER_WATCHES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ struct driver;
 void driver_watches_want(struct driver *d, const char *key, bool on);
 void driver_watches_opened(struct driver *d);
 void driver_watches_fini(struct driver *d); /* after the Lua state is closed */
-
-#endif

@@ -125,8 +125,8 @@ static bool has_noted(const struct record *r)
 }
 
 /* The term that this write finds in the record. All that is known of another's end is its last renewal. A version that
- * does not know past terms has released without noting its own. Who emptied a record by hand has taken the name away.
- */
+ * does not know past terms has released without noting its own. Who emptied a record by hand has taken the name
+ * away. */
 static void note_predecessor(const struct author *a, struct record *r, const struct author_write *w)
 {
 	if (w->what == LEASE_NEXT_TERM)

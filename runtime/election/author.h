@@ -1,8 +1,7 @@
 /* This process as the author of an election's records: which records are its own, what each shows the lease, and what
  * it writes. Not when it writes, nor who leads: lease.h decides that. The checkpoint is not its business (saves.h).
  * No I/O, and no clock: times are passed in. Used by the elector. */
-#ifndef LUNARCH_AUTHOR_H
-#define LUNARCH_AUTHOR_H
+#pragma once
 
 #include "election/death_proof.h"
 #include "lease/lease.h"
@@ -52,5 +51,3 @@ struct author_write {
 
 /* r: the record as it was last seen; becomes what is written, but for checkpoint, write and writes. */
 void author_write(const struct author *a, struct record *r, const struct author_write *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* Proof that a holder on this host, and everything it started, is dead (docs/design.md, "Proof of death").
  * Not a guess: what cannot be proved is unknown, and the lease is waited out.
  * Used by the elector (to take over at once) and by the supervisor (to make the evidence). */
-#ifndef LUNARCH_DEATH_PROOF_H
-#define LUNARCH_DEATH_PROOF_H
+#pragma once
 
 #include "base/err.h"
 #include "lease/record.h"
@@ -57,5 +56,3 @@ enum proof_verdict {
  * user's, and says that the record's holder made it, in our time namespace. Without insist it leaves the killing to the
  * guard while something holds the tree file. why: what was found, for the log. No heap. */
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size);
-
-#endif

@@ -139,23 +139,19 @@ static void watched_on_checked(struct offload_job *job)
 	watched_free_if_unused(m);
 }
 
-static void watched_on_gone(struct ev_loop *loop, ev_io *w, int revents)
+static void watched_on_gone(struct ev_loop *, ev_io *w, int)
 {
 	struct watched *m = w->data;
 
-	(void)loop;
-	(void)revents;
 	watched_stop_watching(m);
 	m->since = clock_now();
 	watched_check(m);
 }
 
-static void watched_on_again(struct ev_loop *loop, ev_timer *w, int revents)
+static void watched_on_again(struct ev_loop *, ev_timer *w, int)
 {
 	struct watched *m = w->data;
 
-	(void)loop;
-	(void)revents;
 	if (m->state == DYING)
 		watched_check(m);
 	else if (m->state == DEAD)

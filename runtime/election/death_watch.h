@@ -1,8 +1,7 @@
 /* Waits for the deaths of holders on this host: one pidfd for each process, however many elections it holds.
  * Not a proof by itself: when a pidfd says that its process is dead, proof_check runs on a thread until it has a
  * verdict. Used by the elector. */
-#ifndef LUNARCH_DEATH_WATCH_H
-#define LUNARCH_DEATH_WATCH_H
+#pragma once
 
 #include "lease/record.h"
 
@@ -25,5 +24,3 @@ void death_watches_free(struct death_watches *all);
  * waited for before; the same process asked for again costs nothing. */
 void death_watch_watch(struct death_watches *all, struct death_watch *watch, const struct record *r);
 void death_watch_forget(struct death_watch *watch);
-
-#endif

@@ -21,7 +21,7 @@ static void announce(struct elector *e, bool leads)
 		e->lock->ops->announce(e->lock, e->author.identity, leads);
 }
 
-static void open_term(void *arg, const struct lease_actions *a)
+static void open_term(void *arg, const struct lease_actions *)
 {
 	struct elector *e = arg;
 	struct elector_term t = {
@@ -43,7 +43,6 @@ static void open_term(void *arg, const struct lease_actions *a)
 	e->transitions++;
 	e->handing = false;
 	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
-	(void)a;
 	if (next_link_leads(e->next) && e->cb->next)
 		e->cb->next(e->arg, false, true);
 	if (e->before)
@@ -105,17 +104,15 @@ static void elector_on_saved(void *arg, const struct lease_actions *a)
 	answer_saves(arg, a->saved, true);
 }
 
-static void elector_on_unsaved(void *arg, const struct lease_actions *a)
+static void elector_on_unsaved(void *arg, const struct lease_actions *)
 {
-	(void)a;
 	answer_saves(arg, ((struct elector *)arg)->saves.number, false);
 }
 
-static void become_another(void *arg, const struct lease_actions *a)
+static void become_another(void *arg, const struct lease_actions *)
 {
 	struct elector *e = arg;
 
-	(void)a;
 	elector_say(
 		e, LOG_ERROR, "copied",
 		"%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
@@ -139,9 +136,8 @@ static void meet_namesake(void *arg)
 	e->namesake_at = clock_now();
 }
 
-static void elector_on_namesake(void *arg, const struct lease_actions *a)
+static void elector_on_namesake(void *arg, const struct lease_actions *)
 {
-	(void)a;
 	meet_namesake(arg);
 }
 
@@ -152,15 +148,13 @@ static void elector_ask(struct elector *e)
 	e->cb->ask(e->arg);
 }
 
-static void elector_on_ask(void *arg, const struct lease_actions *a)
+static void elector_on_ask(void *arg, const struct lease_actions *)
 {
-	(void)a;
 	elector_ask(arg);
 }
 
-static void elector_on_deadline(void *arg, const struct lease_actions *a)
+static void elector_on_deadline(void *arg, const struct lease_actions *)
 {
-	(void)a;
 	elector_publish(arg);
 }
 
@@ -170,9 +164,8 @@ static void elector_on_leader(void *arg, const struct lease_actions *a)
 	elector_report_leader(arg, a->self);
 }
 
-static void elector_on_no_leader(void *arg, const struct lease_actions *a)
+static void elector_on_no_leader(void *arg, const struct lease_actions *)
 {
-	(void)a;
 	close_lead(arg);
 	elector_report_no_leader(arg);
 }
@@ -223,8 +216,8 @@ static const char *elector_lacks(const struct elector *e)
 	return readiness_lacks(&e->readiness, lease_phase(e->lease), &s, &e->contact);
 }
 
-/* A user may say that all has stopped from inside `stop`, so the term is closed when that event has been carried out.
- */
+/* A user may say that all has stopped from inside `stop`, so the term is closed when that event has been carried
+ * out. */
 static void elector_close_term(struct elector *e)
 {
 	enum lease_phase phase = lease_phase(e->lease);

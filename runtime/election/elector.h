@@ -3,8 +3,7 @@
  * One election: a lease, a lock, a clock and the loop between them.
  * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
  * Used by the commands run and exec, and by `lunarch test`. */
-#ifndef LUNARCH_ELECTOR_H
-#define LUNARCH_ELECTOR_H
+#pragma once
 
 #include "base/log.h"
 #include "election/death_proof.h"
@@ -19,8 +18,8 @@ struct elector;
 struct death_watches;
 struct timeline;
 
-struct elector_config { /* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive
-	                   it */
+/* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive it */
+struct elector_config {
 	struct lock_env *env;
 	struct timeline *timeline; /* for its timer */
 	const struct proof_self *self;
@@ -137,8 +136,8 @@ void elector_tell_leader(struct elector *e);
  * save: larger than any before. -1: this cannot be a checkpoint (ERR_FULL: it is too long), and `saved` does not
  * follow. */
 int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err);
-const char *elector_checkpoint(const struct elector *e); /* of the record as it was last seen; NULL: it has none;
-                                                            borrowed until the next elector_ call */
+/* of the record as it was last seen; NULL: it has none; borrowed until the next elector_ call */
+const char *elector_checkpoint(const struct elector *e);
 
 /* Hands over to the candidate with the identity `to` ("": whoever comes next), once that one has answered, within
  * `timeout`; handed_over follows when it is known who leads then. -1 with *err: this candidate does not lead, its term
@@ -184,5 +183,3 @@ struct buf;
 void elector_why(const struct elector *e, struct buf *out);
 
 void elector_free(struct elector *e); /* cancels what is under way; but for handed_over no callback any more */
-
-#endif

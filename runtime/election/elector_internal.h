@@ -2,8 +2,7 @@
  * Not for other rooms or files, which use elector.h's functions.
  * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what others
  * are told and may ask), elector_handover.c (a hand-over that somebody has asked for) and elector_say.c (the log, and trouble with the store). */
-#ifndef LUNARCH_ELECTOR_INTERNAL_H
-#define LUNARCH_ELECTOR_INTERNAL_H
+#pragma once
 
 #include "election/author.h"
 #include "election/death_watch.h"
@@ -54,8 +53,8 @@ struct elector {
 	const char *ended;   /* why the last term of ours ended, for the record: static text, */
 	uint64_t ended_term; /*     and which that was */
 
-	uint64_t namesake_writes; /* of other candidates with this identity, as far as they were seen, the last one then
-	                           */
+	/* of other candidates with this identity, as far as they were seen, the last one then */
+	uint64_t namesake_writes;
 	struct instant namesake_at;
 
 	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
@@ -131,5 +130,3 @@ void elector_contact_good(struct elector *e);
 /* A write was not taken, as the answer says. A store that takes none is said to be so, once. */
 void elector_write_failed(struct elector *e, const struct lock_result *r);
 void elector_wrote(struct elector *e); /* the record of who comes next */
-
-#endif

@@ -20,12 +20,10 @@ struct history {
 	size_t bytes;
 };
 
-static void *history_make(struct lock_env *env, struct err *err)
+static void *history_make(struct lock_env *, struct err *)
 {
 	struct history *h = mem_zero(sizeof *h);
 
-	(void)env;
-	(void)err;
 	h->last = &h->first;
 	return h;
 }

@@ -1,8 +1,7 @@
 /* The last decisions of the electors of one process, for `lunarch ctl why`.
  * Not a log: all electors share a limited room, in which the newest line replaces the oldest.
  * Used by the elector. */
-#ifndef LUNARCH_HISTORY_H
-#define LUNARCH_HISTORY_H
+#pragma once
 
 #include "locks/lock.h"
 
@@ -20,5 +19,3 @@ void history_tell(const struct history *h, const void *who, struct buf *out);
 
 /* Removes its lines: another elector may get the same address as `who`. */
 void history_forget(struct history *h, const void *who);
-
-#endif

@@ -1,8 +1,7 @@
 /* What is known of a script's may_lead: the question that waits for its answer, and the last answer.
  * Not a decision: the elector asks, and acquires nothing without a yes (lease.h). It logs when a refusal begins and
  * ends. Used by term_supervision.c; standing.c tells people. */
-#ifndef LUNARCH_MAY_LEAD_H
-#define LUNARCH_MAY_LEAD_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,5 +32,3 @@ void may_lead_asked(struct may_lead *m, struct instant now);
 void may_lead_answered(struct may_lead *m, bool yes, const char *why, const struct log_about *about,
                        struct instant now);
 void may_lead_forget(struct may_lead *m); /* who was asked is dead */
-
-#endif

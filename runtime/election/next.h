@@ -1,8 +1,7 @@
 /* Who comes next in an election, as its user sees it and sets it (docs/design.md, "Who comes next").
  * Not who decides that: lease/next.h. Only declarations.
  * Used by the elector and its users. */
-#ifndef LUNARCH_NEXT_H
-#define LUNARCH_NEXT_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -41,5 +40,3 @@ struct handover_result { /* borrowed during the call */
 	nsec gap;
 	const char *why; /* the others: for people */
 };
-
-#endif

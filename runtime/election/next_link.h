@@ -2,8 +2,7 @@
  * decides what to do with it (lease/next.h). It has the words to that machine's numbers.
  * Not the election: it looks at no lease, and ends no term. What it finds is advice, and nobody's safety depends on it.
  * Used by the elector. */
-#ifndef LUNARCH_NEXT_LINK_H
-#define LUNARCH_NEXT_LINK_H
+#pragma once
 
 #include "base/log.h"
 #include "election/author.h"
@@ -69,5 +68,3 @@ bool next_link_settled(const struct next_link *l);
 
 /* m: the lock's record as it was last seen. able and unable_why are the caller's, unless the record is the reason. */
 void next_link_status(const struct next_link *l, const struct record *m, struct elector_next *out);
-
-#endif

@@ -2,8 +2,7 @@
  * `why`, and for who comes next.
  * Not whether it may acquire the lease: lease.h decides that, and asks the hook may_lead itself. No I/O and no clock.
  * Used by the elector, whose status has the answer (elector_status.lacks). */
-#ifndef LUNARCH_READINESS_H
-#define LUNARCH_READINESS_H
+#pragma once
 
 #include "election/store_contact.h"
 #include "lease/lease.h"
@@ -35,5 +34,3 @@ bool readiness_to_ask(const struct readiness *r, const char *lacks, struct insta
 
 /* A standby: nanoseconds until readiness_to_ask may become true; NSEC_NEVER. */
 nsec readiness_wait(const struct readiness *r, const char *lacks, struct instant now);
-
-#endif

@@ -1,8 +1,7 @@
 /* The checkpoints that a script saves: which record each of them goes into, and which is put back when the store fell
  * back to an older record. Not when a record is written, nor whether a save is known to be stored: lease.h decides
  * both. No I/O and no clock. Used by the elector. */
-#ifndef LUNARCH_SAVES_H
-#define LUNARCH_SAVES_H
+#pragma once
 
 #include "lease/lease.h"
 #include "lease/record.h"
@@ -41,5 +40,3 @@ enum saves_restored saves_restore(struct saves *s, struct record *r, const char 
  * renewal takes the pending one. What is left over of an ended term goes with the release, or with the next term that
  * follows without a release. An acquisition drops it, since another process may have led and saved meanwhile. */
 void saves_put(struct saves *s, struct record *r, enum lease_write what);
-
-#endif

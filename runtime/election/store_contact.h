@@ -1,8 +1,7 @@
 /* How long ago the store answered an operation of one elector, whether it takes its writes, as far as is known, and how
  * many operations failed. Not a decision: what a failed operation leads to is lease.h's. No I/O, no clock.
  * Used by the elector. */
-#ifndef LUNARCH_STORE_CONTACT_H
-#define LUNARCH_STORE_CONTACT_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -54,5 +53,3 @@ void store_contact_others_wrote(struct store_contact *c);
 void store_contact_watching(struct store_contact *c, bool on);
 
 nsec store_contact_silence(const struct store_contact *c, struct instant now); /* since the last answer */
-
-#endif

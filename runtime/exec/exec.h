@@ -2,8 +2,7 @@
  *
  * Begin here; exec_internal.h says what the parts are. Not the command line (cmd_exec.c), and not a script (runner).
  * Used by cmd_exec.c. */
-#ifndef LUNARCH_EXEC_H
-#define LUNARCH_EXEC_H
+#pragma once
 
 #include "base/err.h"
 #include "config/options.h"
@@ -15,5 +14,3 @@ extern const int exec_signals[];
  * status: the command's, or one of runner/exit_status.h. -1 with *err: it could not begin. o is borrowed, lock is a URL
  * or a plain name. It is called once, before there are threads, on a process that may use its signals. */
 int exec_run(struct options *o, const char *lock, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * guard that waits for it (held); or before one, to make itself ready (warm). And after which pause it is started
  * again. Not when it is first started, and not what follows from its end: the other parts of the room decide that.
  * Used by them. */
-#ifndef LUNARCH_EXEC_COMMAND_H
-#define LUNARCH_EXEC_COMMAND_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -64,5 +63,3 @@ void exec_restart_started(struct exec_restart *r);
 
 /* Appends a line for `ctl why`, if the command waits to be started again. */
 void exec_restart_why(const struct exec_restart *r, struct buf *out);
-
-#endif

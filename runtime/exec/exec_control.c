@@ -40,18 +40,16 @@ static void exec_add_lines(const void *arg, struct buf *out)
 	state_file_tell(((const struct exec *)arg)->program.state_file, out);
 }
 
-static void exec_resign(void *arg, const char *election, nsec sit_out)
+static void exec_resign(void *arg, const char *, nsec sit_out)
 {
-	(void)election;
 	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
 }
 
-static int exec_hand_over(void *arg, const struct standing *e, const struct control_request *q, nsec timeout,
+static int exec_hand_over(void *arg, const struct standing *, const struct control_request *q, nsec timeout,
                           struct err *err)
 {
 	struct exec *x = arg;
 
-	(void)e;
 	return elector_hand_over(x->campaign.elector, q->ticket, q->to, timeout, err);
 }
 

@@ -51,18 +51,16 @@ void exec_end_early(struct exec *x)
 	x->stage = STAGE_ENDING;
 }
 
-void exec_on_cool(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_cool(struct ev_loop *, ev_timer *w, int)
 {
 	struct exec *x = w->data;
 
-	(void)loop, (void)revents;
 	if (x->stage == STAGE_ENDING)
 		supervisor_kill(x->supervisor);
 }
 
-void exec_on_refill(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_refill(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop, (void)revents;
 	exec_hold(w->data);
 }
 

@@ -73,16 +73,13 @@ static void exec_on_next(void *arg, bool is, bool leads)
 }
 
 /* As if an operator had asked for it. */
-static void exec_on_hand_over(void *arg, enum next_why why)
+static void exec_on_hand_over(void *arg, enum next_why)
 {
-	(void)why;
 	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN });
 }
 
-static void exec_on_no_leader(void *arg, const char *previous)
+static void exec_on_no_leader(void *, const char *)
 {
-	(void)arg;
-	(void)previous;
 }
 
 static void exec_on_ask(void *arg)
@@ -148,13 +145,11 @@ const struct elector_callbacks exec_elector_callbacks = {
 
 /* ---- how long it waits to lead ---- */
 
-void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_patience(struct ev_loop *, ev_timer *w, int)
 {
 	struct exec *x = w->data;
 	struct elector_status st;
 
-	(void)loop;
-	(void)revents;
 	if (x->ran)
 		return;
 	if (x->hopeless) {

@@ -1,8 +1,7 @@
 /* One candidate of `exec`, and what its parts do for one another: the term (exec_term.c), a command before it
  * (exec_early.c), the end of a command (exec_end.c), what the elector says (exec_elector.c), signals (exec_stop.c), the
  * control socket (exec_control.c). Not for other rooms: exec.h is. Used by these files and exec_run.c. */
-#ifndef LUNARCH_EXEC_INTERNAL_H
-#define LUNARCH_EXEC_INTERNAL_H
+#pragma once
 
 #include "election/elector.h"
 #include "exec/exec_command.h"
@@ -98,5 +97,3 @@ void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents); /* --wait
 void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents);    /* --shutdown-grace is over */
 void exec_on_signal(void *arg, int signal);
 extern const struct orders_ops exec_orders;
-
-#endif

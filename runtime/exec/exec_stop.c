@@ -4,22 +4,19 @@
 
 #include <signal.h>
 
-#define SAME_SIGNAL \
-	(250 * NSEC_PER_MS) /* timeout(1) signals a process, and then its group: within this time a second signal is \
-	                       the same one */
+/* timeout(1) signals a process, and then its group: within this time a second signal is the same one. */
+#define SAME_SIGNAL (250 * NSEC_PER_MS)
 
-void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_grace(struct ev_loop *, ev_timer *w, int)
 {
 	struct exec *x = w->data;
 
-	(void)loop;
-	(void)revents;
 	if (x->supervisor)
 		supervisor_kill(x->supervisor);
 }
 
-/* Nobody is led to it any more, so now it stops. It may have ended meanwhile, or have been told to for another reason.
- */
+/* Nobody is led to it any more, so now it stops. It may have ended meanwhile, or have been told to for another
+ * reason. */
 static void exec_on_withdrawn(void *arg)
 {
 	struct exec *x = arg;

@@ -217,21 +217,17 @@ static void exec_lead(struct exec *x)
 	}
 }
 
-void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_hold(struct ev_loop *, ev_timer *w, int)
 {
 	struct exec *x = w->data;
 
-	(void)loop;
-	(void)revents;
 	exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
 }
 
-void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents)
+void exec_on_again(struct ev_loop *, ev_timer *w, int)
 {
 	struct exec *x = w->data;
 
-	(void)loop;
-	(void)revents;
 	if (x->leaving || x->hooks.state != TERM_GONE)
 		return;
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_STARTED });

@@ -15,10 +15,12 @@ struct grpc; /* a connection */
 
 /* How a call ended. */
 struct grpc_end {
-	int status;       /* gRPC's code, 0 (OK) to 16; -1: none came. Without `replied`: the code that gRPC gives to an
-	                   * HTTP status that is not 200 (doc/http-grpc-status-mapping.md) */
-	bool unseen;      /* the server surely did not act upon it: it was not sent; or its stream is above the last one
-	                   * of GOAWAY, or was reset with REFUSED_STREAM (RFC 9113, 8.7) */
+	/* gRPC's code, 0 (OK) to 16; -1: none came. Without `replied`: the code that gRPC gives to an HTTP status
+	 * that is not 200 (doc/http-grpc-status-mapping.md) */
+	int status;
+	/* the server surely did not act upon it: it was not sent; or its stream is above the last one of GOAWAY, or
+	 * was reset with REFUSED_STREAM (RFC 9113, 8.7) */
+	bool unseen;
 	bool replied;     /* the status came from the server, in trailers or in a header block without messages */
 	const char *text; /* grpc-message, decoded and printable; or what went wrong. Borrowed, never NULL */
 };

@@ -62,14 +62,17 @@ enum http_part {
 
 /* How a call ended. err.code is ERR_NONE if a whole answer came, whatever its status says. */
 struct http_result {
-	int status;  /* of the last answer; 0: none came */
-	bool unsent; /* no byte of this request was sent. false with an error: the server may have acted upon it, or may
-	              * do so later */
-	bool repeated; /* sent more than once: libcurl found the connection closed and took a new one, or it was
-	                * redirected. The server may have acted upon it more than once */
-	struct instant sent_at; /* read before the first byte was sent, of the first try if it is `repeated`; if
-	                         * `unsent`, when it was given up */
-	const char *body;       /* collected body, terminated after len bytes; never NULL. Borrowed, like all fields */
+	int status; /* of the last answer; 0: none came */
+	/* no byte of this request was sent. false with an error: the server may have acted upon it, or may do so
+	 * later */
+	bool unsent;
+	/* sent more than once: libcurl found the connection closed and took a new one, or it was redirected. The
+	 * server may have acted upon it more than once */
+	bool repeated;
+	/* read before the first byte was sent, of the first try if it is `repeated`; if `unsent`, when it was given
+	 * up */
+	struct instant sent_at;
+	const char *body; /* collected body, terminated after len bytes; never NULL. Borrowed, like all fields */
 	size_t len;
 	const char *url; /* the last one after redirects, without user and password */
 	bool reused;     /* it was sent on a connection that an earlier request had opened */
@@ -94,8 +97,9 @@ const char *http_header(const struct http_headers *h, const char *name);
  * that 1,000 elections share one copy. 0 and NULL are the defaults. */
 struct http_request {
 	const char *method; /* default GET; POST if there is a body */
-	const char *url; /* http:// or https:// only. Absolute, percent-encoded. user:password@ in it is sent as basic
-	                  * authentication, and is in no error text */
+	/* http:// or https:// only. Absolute, percent-encoded. user:password@ in it is sent as basic authentication,
+	 * and is in no error text */
+	const char *url;
 	/* "Name: value", NULL-terminated; NULL: none. No line breaks (ERR_USAGE). "Name:" removes a header that the
 	 * client adds: Host, Accept, User-Agent, Content-Length, Accept-Encoding. */
 	const char *const *headers;
@@ -111,16 +115,17 @@ struct http_request {
 	const struct http_tls *tls;
 	const char *server_name; /* the host's name for TLS (SNI, verification), if it is not the URL's */
 	const char *unix_path;   /* connect to this socket, whatever the URL's host. "@NAME": an abstract one */
-	const char *proxy;    /* http://, https://, socks5://, socks5h:// URL; "": none; NULL: as the environment says
-	                       * (http_proxy, https_proxy, all_proxy, no_proxy; HTTP_PROXY is not asked: curl(1)) */
+	/* http://, https://, socks5://, socks5h:// URL; "": none; NULL: as the environment says (http_proxy,
+	 * https_proxy, all_proxy, no_proxy; HTTP_PROXY is not asked: curl(1)) */
+	const char *proxy;
 	const char *no_proxy; /* names and networks reached directly, "a.b,.c,10.0.0.0/8,*"; NULL: the environment's */
 	struct instant by;    /* the deadline of the whole call; { 0 }: none */
 	nsec connect;         /* at most so long for look-up, connecting and TLS together; 0: only `by` */
 	nsec first_byte;      /* at most so long from sending to the answer's status; 0: only `by` */
 	nsec silence;         /* at most so long without a byte, while not paused; 0: only `by` */
-	int redirects; /* at most so many are followed; 0: a 3xx is the answer, as it always is for a streamed body and
-	                * for methods other than GET, HEAD, POST. From https never to http. POST becomes GET on 301,
-	                * 302, 303 (RFC 9110, 15.4) */
+	/* at most so many are followed; 0: a 3xx is the answer, as it always is for a streamed body and for methods
+	 * other than GET, HEAD, POST. From https never to http. POST becomes GET on 301, 302, 303 (RFC 9110, 15.4) */
+	int redirects;
 	bool compressed; /* accept gzip, deflate, br, zstd, and decode them; `limit` counts decoded bytes */
 	bool fresh;      /* use a new connection */
 	size_t limit;    /* of the collected body's bytes: more is ERR_FULL. 0: 16 MB. No limit if `data` takes them */

@@ -69,8 +69,8 @@ void http_ready(struct http_call *c);                /* a callback is due, in th
 void http_tell(struct http *h);                      /* calls what is due; may end calls and free pools */
 void http_ended(struct http_call *c, CURLcode code); /* libcurl has finished the call */
 CURLMcode http_hand_over(struct http_call *c);       /* gives the call to libcurl */
-void http_take_back(struct http_call *c); /* removes the call from libcurl, which closes its HTTP/1 connection or resets
-                                           * its HTTP/2 stream if it is unfinished */
+/* removes the call from libcurl, which closes its HTTP/1 connection or resets its HTTP/2 stream if it is unfinished */
+void http_take_back(struct http_call *c);
 
 /* http_pool.c. new: NULL without memory or descriptors. drop_old: frees the replaced pools that have no call left. */
 struct http_pool *http_pool_new(struct http *h);

@@ -2,8 +2,7 @@
  * its leader wants as next; the record N beside it holds the candidate that comes next (lease/next.h).
  * Not a part of any rule of safety: advice that is malformed, stale or another term's is no advice, never an error.
  * Used by record.c, by author.c and next_link.c, which say and hear it, and by who shows a record to people. */
-#ifndef LUNARCH_ADVICE_H
-#define LUNARCH_ADVICE_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -59,5 +58,3 @@ void advice_print(struct buf *b, const struct advice *a, enum advice_part part, 
 
 /* Sets an identity or an address. false: the text is too long, or not UTF-8; then it is "". */
 bool advice_set(char to[ADVICE_TEXT_MAX + 1], const char *text);
-
-#endif

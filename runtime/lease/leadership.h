@@ -1,8 +1,7 @@
 /* Whether somebody leads by a record: the one answer that all commands, their JSON and the admin endpoint give.
  * Not for decisions: who may lead is the lease machine's to say (lease.h).
  * Used by the texts of records and terms (client/), the commands, and the admin endpoint. */
-#ifndef LUNARCH_LEADERSHIP_H
-#define LUNARCH_LEADERSHIP_H
+#pragma once
 
 #include "lease/record.h"
 
@@ -27,5 +26,3 @@ enum leadership_watched {
 enum leadership leadership_of(const struct record *r, int64_t now_us, enum leadership_watched watched);
 
 const char *leadership_name(enum leadership l); /* "leading", "overdue", ... as `state` in JSON */
-
-#endif

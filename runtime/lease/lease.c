@@ -484,8 +484,8 @@ static void lease_on_written(struct lease *l, const struct lease_event *e, struc
 		l->next_poll = instant_add(now, poll_period(l));
 		applied(l, w, now, a);
 		return;
-	/* The conflict may be with this very write, which the network delivered twice: it stays in limbo until a read.
-	 */
+	/* The conflict may be with this very write, which the network delivered twice: it stays in limbo until a
+	 * read. */
 	case OUTCOME_CONFLICT:
 		l->stale = true;
 		if (l->seen.kind == SIGHT_ABSENT)

@@ -14,8 +14,7 @@
  *
  * At most one store operation is under way at a time. After every event the caller has lease_step's actions carried
  * out by lease_carry_out, then arms a timer for lease_wait. */
-#ifndef LUNARCH_LEASE_H
-#define LUNARCH_LEASE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -256,5 +255,3 @@ struct instant lease_renewed_at(const struct lease *l);           /* when the la
 struct instant lease_end(const struct lease *l);                  /* when lease_is_leading turns false */
 struct instant lease_kill(const struct lease *l);                 /* when what still runs is killed */
 const struct lease_times *lease_publishes(const struct lease *l); /* the times that the next write publishes */
-
-#endif

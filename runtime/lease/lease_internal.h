@@ -2,8 +2,7 @@
  * Not for other files, which use lease.h's functions: `make lint` refuses to let them include this header.
  * Used by lease.c and lease_waits.c, by the simulator (tests/sim/world.h), which copies whole machines and checks what
  * they know, and by the replay of the model's traces (tests/model/replay.c), which compares what they know. */
-#ifndef LUNARCH_LEASE_INTERNAL_H
-#define LUNARCH_LEASE_INTERNAL_H
+#pragma once
 
 #include "lease/lease.h"
 
@@ -86,5 +85,3 @@ bool lease_held_by_other(const struct lease *l); /* the record names another hol
 nsec lease_wait_left(const struct lease *l, struct instant now);
 nsec lease_try_left(const struct lease *l, struct instant now);
 nsec lease_out_left(const struct lease *l, struct instant now);
-
-#endif

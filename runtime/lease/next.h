@@ -10,8 +10,7 @@
  *
  * At most one operation on N is under way at a time. Names and addresses are the caller's: here a candidate is a number
  * (next_sight.who), and the caller keeps what it read and wrote last. */
-#ifndef LUNARCH_NEXT_MACHINE_H
-#define LUNARCH_NEXT_MACHINE_H
+#pragma once
 
 #include "lease/lease.h"
 
@@ -102,12 +101,13 @@ enum next_do {
 	NEXT_DO_NEXT = 1 << 1,     /* this process is next */
 	/* What the leader's next renewal publishes has changed: next_published, next_wants. */
 	NEXT_DO_PUBLISH = 1 << 2,
-	NEXT_DO_HAND_OVER = 1 << 3,   /* end the term, and release for next_published; why. Once in a term */
-	NEXT_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
-	                                    * or its term has ended. The term goes on */
-	NEXT_DO_READ = 1 << 5,        /* op */
-	NEXT_DO_WRITE = 1 << 6,       /* op, nobody, as_is, answers; conditional on the last sight */
-	NEXT_DO_NAMESAKE = 1 << 7,    /* leader: a candidate with this one's identity is alive, and writes N */
+	NEXT_DO_HAND_OVER = 1 << 3, /* end the term, and release for next_published; why. Once in a term */
+	/* request: the one that it wanted is not there in time, or it was replaced, or its term has ended. The term
+	 * goes on */
+	NEXT_DO_NO_HANDOVER = 1 << 4,
+	NEXT_DO_READ = 1 << 5,     /* op */
+	NEXT_DO_WRITE = 1 << 6,    /* op, nobody, as_is, answers; conditional on the last sight */
+	NEXT_DO_NAMESAKE = 1 << 7, /* leader: a candidate with this one's identity is alive, and writes N */
 };
 enum next_why { NEXT_REQUEST, NEXT_PRIORITY, NEXT_ROTATION };
 struct next_actions {
@@ -204,5 +204,3 @@ bool next_wants(const struct next_machine *s, struct instant now, uint64_t *requ
 /* The leader: how long until it hands over to a larger priority, and until its term has lasted for max_term; -1: it
  * does not. For people. */
 void next_plans(const struct next_machine *s, struct instant now, nsec *preempts_in, nsec *rotates_in);
-
-#endif

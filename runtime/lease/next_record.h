@@ -1,8 +1,7 @@
 /* The next record: the record N that stands beside a lock's record and holds the candidate that comes next
  * (lease/next.h). Not the lock's record, and no lease: nobody's safety depends on what it says.
  * Used by the elector, by what lists locks, and by doctor. */
-#ifndef LUNARCH_NEXT_RECORD_H
-#define LUNARCH_NEXT_RECORD_H
+#pragma once
 
 #include "lease/advice.h"
 #include "lease/record.h"
@@ -42,5 +41,3 @@ struct next_news next_record_news(const struct record *m, const char *identity);
 
 /* lease_sight.other_first, of M. */
 bool next_record_other_first(const struct record *m, const char *identity, const char *incarnation);
-
-#endif

@@ -1,10 +1,9 @@
 /* Past terms: the last terms of a lock, as its record tells them ("pastTerms"): who led, from when until when, with
  * which token, and why that ended. For people: its times are those of the writers' wall clocks, and nothing is ever
  * decided by it. Not the decisions of one process (election/history.h), which are in its memory.
- * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows them.
- */
-#ifndef LUNARCH_PAST_H
-#define LUNARCH_PAST_H
+ * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows
+ * them. */
+#pragma once
 
 #include "base/buf.h"
 #include "lease/record_time.h"
@@ -48,5 +47,3 @@ void past_read(struct past *p, const struct json_t *value, int64_t last);
 void past_parse(struct past *p, const char *text);
 
 void past_print(struct buf *b, const struct past *p); /* a JSON array in one line */
-
-#endif

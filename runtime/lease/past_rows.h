@@ -1,7 +1,6 @@
 /* A record's past terms and the one that lasts, to be shown: how long each lasted, and the time without a leader
  * between. Not what is kept (past.h). Used by history, status and the admin endpoint. */
-#ifndef LUNARCH_PAST_ROWS_H
-#define LUNARCH_PAST_ROWS_H
+#pragma once
 
 #include "lease/past.h"
 #include "lease/record.h"
@@ -10,8 +9,8 @@ struct past_row {
 	struct past_term term;
 	bool lasts;        /* it is not over, by the record; then to_us is unknown, and reason is "" */
 	int64_t lasted_ms; /* -1: unknown */
-	int64_t gap_ms; /* since the end of the term before, which is in the row before; -1: unknown, or there is none
-	                 */
+	/* since the end of the term before, which is in the row before; -1: unknown, or there is none */
+	int64_t gap_ms;
 };
 
 /* The past terms of the record and the one that lasts, oldest first: how many. now_us: the reader's wall clock. */
@@ -21,5 +20,3 @@ int past_rows(const struct record *r, int64_t now_us, struct past_row out[PAST_R
 /* The same as a JSON array: identity, token, from, to, reason, lastedMs, gapMs, each null where it is not known, and
  * lasts. In one line. r may be NULL. */
 void past_json(struct buf *b, const struct record *r, int64_t now_us);
-
-#endif

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As record_print writes them, in this order. It puts a newline before the keys of the record itself and nowhere else.
- */
+/* As record_print writes them, in this order. It puts a newline before the keys of the record itself and nowhere
+ * else. */
 #define TIME_KEY "\n  \"renewTime\": \""
 #define TIME_LEN (sizeof "2024-05-01T12:00:00.000000Z" - 1)
 #define WRITE_KEY "\n  \"write\": \""

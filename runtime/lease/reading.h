@@ -1,8 +1,7 @@
 /* Parses records of one place, and remembers the last one. A renewal changes only the time, the write's name and the
  * count of writes, so most records need not be parsed again. Not a cache of the store: the caller has read the text.
  * Used by the file lock. */
-#ifndef LUNARCH_READING_H
-#define LUNARCH_READING_H
+#pragma once
 
 #include "lease/record.h"
 
@@ -16,5 +15,3 @@ int reading_parse(struct reading **last, struct record *r, const char *text, siz
 bool reading_renewed(struct reading *last, struct record *r, const char *text, size_t len);
 
 void reading_free(struct reading *last); /* NULL: nothing */
-
-#endif

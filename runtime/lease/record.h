@@ -1,8 +1,7 @@
 /* The election record: one JSON object, a superset of Kubernetes' LeaderElectionRecord, that a person can read.
  * It parses, prints, copies and compares records. It stores nothing; the lease machine decides what a record means.
  * Used by the locks, the elector and the commands that show a record. */
-#ifndef LUNARCH_RECORD_H
-#define LUNARCH_RECORD_H
+#pragma once
 
 #include "base/err.h"
 #include "lease/record_time.h"
@@ -100,5 +99,3 @@ uint64_t record_sight_id(const struct record *r);
 
 /* The write's name as a number, 0 if the record has none. */
 uint64_t record_write_id(const struct record *r);
-
-#endif

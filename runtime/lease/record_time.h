@@ -1,8 +1,7 @@
 /* The times of a record: microseconds since 1970 by a wall clock, as text.
  * Not the clock of leases (clock.h): these times are for people, and decide nothing.
  * Used by record.c, by past.c, and by who shows a record's times. */
-#ifndef LUNARCH_RECORD_TIME_H
-#define LUNARCH_RECORD_TIME_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
 /* RFC 3339 with six digits and Z, as Kubernetes' MicroTime wants it. out: at least 32 bytes. */
 void record_time_print(int64_t us, char *out, size_t size);
 int record_time_parse(const char *text, int64_t *us); /* lenient: any fraction, Z or offset; -1 if it is no time */
-
-#endif

@@ -173,15 +173,13 @@ static bool is_loading(const struct life *l, uint32_t set)
 	return role_of(l, side_of(set)) == ROLE_LOADING;
 }
 
-static void on_begin(struct life *l, const struct life_event *e)
+static void on_begin(struct life *l, const struct life_event *)
 {
-	(void)e;
 	load_version(l);
 }
 
-static void on_reload(struct life *l, const struct life_event *e)
+static void on_reload(struct life *l, const struct life_event *)
 {
-	(void)e;
 	if (l->ending) {
 		judge(l, LIFE_SHUTDOWN);
 		l->asked = true;
@@ -190,9 +188,8 @@ static void on_reload(struct life *l, const struct life_event *e)
 	l->reload_due = true;
 }
 
-static void on_bad(struct life *l, const struct life_event *e)
+static void on_bad(struct life *l, const struct life_event *)
 {
-	(void)e;
 	if (l->phase == LIFE_CHECKING)
 		judge(l, LIFE_FAILED_LOAD);
 }
@@ -221,8 +218,8 @@ static bool is_kept(const struct life_event *e, uint32_t candidate)
 	return false;
 }
 
-/* A worker that is to run an on_stopped starts at once: the program, or who comes after those that leave, waits for it.
- */
+/* A worker that is to run an on_stopped starts at once: the program, or who comes after those that leave, waits for
+ * it. */
 static void hurry(struct life *l)
 {
 	for (uint32_t i = 0; i < l->set_count; i++)
@@ -405,9 +402,8 @@ static void set_paused(struct life *l, uint32_t candidate, bool paused)
 			l->candidate[i].paused = paused;
 }
 
-static void on_end(struct life *l, const struct life_event *e)
+static void on_end(struct life *l, const struct life_event *)
 {
-	(void)e;
 	if (l->ending)
 		return;
 	if (l->phase != LIFE_SETTLED || l->asked || l->reload_due)
@@ -543,8 +539,8 @@ static bool act(struct life_action *a, enum life_do what)
 }
 
 /* Of one whose election goes on in the version in force, by another worker. It waits for that one, but for no worker
- * that dies before it is ready while a later version is asked for: that is loaded when nothing of the old one is left.
- */
+ * that dies before it is ready while a later version is asked for: that is loaded when nothing of the old one is
+ * left. */
 static bool next_of_mover(const struct life *l, struct life_candidate *c, struct life_action *a)
 {
 	uint8_t old = l->set[set_number(c->group[c->side], c->side)].worker;

@@ -32,8 +32,7 @@
  * What is kept in every state: a worker is told of the elections of its own version alone, by their names; each wait
  * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered once;
  * whether a candidate may campaign is a function of what is here (life_bar), and stored nowhere. */
-#ifndef LUNARCH_LIFE_H
-#define LUNARCH_LIFE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,8 +65,8 @@ enum life_term {
 enum life_take {
 	TAKE_NONE,
 	TAKE_ASKED, /* the worker was told LIFE_DO_TAKE; its timer runs */
-	TAKE_LATE, /* that was over, and it was answered. The worker may answer yet; until then a reload loads a version
-	            */
+	/* that was over, and it was answered. The worker may answer yet; until then a reload loads a version */
+	TAKE_LATE,
 };
 
 struct life_set {
@@ -87,8 +86,8 @@ struct life_candidate {
 	bool leaves;       /* its election is not in the version in force: it ends for good */
 	bool fresh;        /* its election was in no earlier version: it waits for those that leave */
 	bool paused;       /* by an operator */
-	uint8_t stirred;   /* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next
-	                    */
+	/* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next */
+	uint8_t stirred;
 	bool served;       /* LIFE_DO_SERVE was there since its worker is ready, */
 	bool told_end,     /*     LIFE_DO_END, */
 		told_kill; /*     LIFE_DO_KILL_TERM */
@@ -138,8 +137,8 @@ enum life_event_kind {
 
 	/* Of the set. An event that does not fit the worker's state is dropped. */
 	LIFE_EV_NOT_SPAWNED, /* LIFE_DO_SPAWN could not be done */
-	LIFE_EV_LOADED, /* groups: of its version, if it is the first worker of it. The array of sets has place for them
-	                 */
+	/* groups: of its version, if it is the first worker of it. The array of sets has place for them */
+	LIFE_EV_LOADED,
 	LIFE_EV_LOAD_FAILED,
 	LIFE_EV_STARTED,
 	LIFE_EV_TAKEN, /* to LIFE_DO_TAKE: good */
@@ -154,8 +153,8 @@ struct life_event {
 	bool worked, good;
 	const struct life_election *elections; /* borrowed during the call */
 	uint32_t count;
-	struct life_candidate *into; /* place for count + candidate_count, which is used from then on; the old one is
-	                                the caller's again */
+	/* place for count + candidate_count, which is used from then on; the old one is the caller's again */
+	struct life_candidate *into;
 };
 
 enum life_timer { LIFE_TIMER_OFF, LIFE_TIMER_START, LIFE_TIMER_QUIT, LIFE_TIMER_BACK_OFF };
@@ -170,18 +169,17 @@ enum life_do {
 	LIFE_DO_QUIT,  /* set: tell its worker to leave */
 	LIFE_DO_KILL,  /* set, cause: its worker; LIFE_EV_GONE follows */
 	LIFE_DO_SERVE, /* candidate: the worker of its set is ready, or new to it */
-	LIFE_DO_MOVE,  /* candidate: it has gone over to the other side. LIFE_DO_SERVE follows when the worker is ready
-	                */
-	LIFE_DO_STIR,  /* candidate: it is to go over: its term ends for the next one, and so does what on_next runs */
-	LIFE_DO_END,   /* candidate: for good */
+	/* candidate: it has gone over to the other side. LIFE_DO_SERVE follows when the worker is ready */
+	LIFE_DO_MOVE,
+	LIFE_DO_STIR, /* candidate: it is to go over: its term ends for the next one, and so does what on_next runs */
+	LIFE_DO_END,  /* candidate: for good */
 	LIFE_DO_KILL_TERM, /* candidate: for good, without waiting for the script */
 	LIFE_DO_FORGET,    /* candidate: it is no more. The last of the list takes its place */
 	LIFE_DO_SETTLED,   /* side: nothing of its version is left; what is kept of it may be freed */
-	LIFE_DO_ANSWER,    /* requests for a reload that came before the last LIFE_DO_LOAD or _TAKE: good, cause.
-	                    * LIFE_SHUTDOWN: all
-	                    */
-	LIFE_DO_FAIL,      /* the first version does not come into force: the program is to end */
-	LIFE_DO_OVER,      /* the program has ended */
+	/* requests for a reload that came before the last LIFE_DO_LOAD or _TAKE: good, cause. LIFE_SHUTDOWN: all */
+	LIFE_DO_ANSWER,
+	LIFE_DO_FAIL, /* the first version does not come into force: the program is to end */
+	LIFE_DO_OVER, /* the program has ended */
 };
 
 /* Why a worker is killed, or a version does not come into force. */
@@ -236,5 +234,3 @@ enum life_bar life_bar(const struct life *l, uint32_t candidate);
 
 /* The side on which a version is being loaded. */
 uint8_t life_loading_side(const struct life *l);
-
-#endif

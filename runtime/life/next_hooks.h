@@ -17,8 +17,7 @@
  * NEXT is answered before the following one is sent; what an on_next of one number left behind is swept before the next
  * number begins; a term is never made to wait for an on_next that does not answer: after the grace it is over, also for
  * code that reads no messages, and after another one its worker is killed. */
-#ifndef LUNARCH_NEXT_HOOKS_H
-#define LUNARCH_NEXT_HOOKS_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -95,5 +94,3 @@ uint32_t next_hooks_takes(const struct next_hooks *h);
 
 /* Whose leftovers the sweep of the term looks for, too; 0: nobody's. */
 uint32_t next_hooks_swept_with_term(const struct next_hooks *h);
-
-#endif

@@ -193,8 +193,8 @@ static void hooks_drain(struct term_hooks *h, const struct term_event *e, struct
 	hooks_set_timer(h, h->grace < all / 2 ? all - h->grace : all / 2, a);
 }
 
-/* It may come twice for a term: the second time, with less time to stop, if the lease is lost while the script stops.
- */
+/* It may come twice for a term: the second time, with less time to stop, if the lease is lost while the script
+ * stops. */
 static void hooks_on_stop(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (h->let_go) { /* this is about a term that no worker was told to lead */
@@ -240,9 +240,8 @@ static void hooks_on_saved(struct term_hooks *h, const struct term_event *e, str
 	h->save = 0;
 }
 
-static void hooks_on_finished(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_finished(struct term_hooks *h, const struct term_event *, struct term_actions *a)
 {
-	(void)e;
 	h->finished = true;
 	a->set |= TERM_DO_FINISHED;
 }
@@ -471,9 +470,8 @@ static void hooks_on_kill(struct term_hooks *h, const struct term_event *e, stru
 		hooks_close(h, true, a);
 }
 
-static void hooks_on_reload(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_reload(struct term_hooks *h, const struct term_event *, struct term_actions *a)
 {
-	(void)e;
 	if (h->state == TERM_NONE)
 		return;
 	a->set |= TERM_DO_NEXT_TERM;
@@ -482,16 +480,14 @@ static void hooks_on_reload(struct term_hooks *h, const struct term_event *e, st
 
 /* ---- a command ---- */
 
-static void hooks_on_exited(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_exited(struct term_hooks *h, const struct term_event *, struct term_actions *)
 {
-	(void)e, (void)a;
 	if (h->state == TERM_LEADING)
 		h->state = TERM_GONE;
 }
 
-static void hooks_on_started(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_started(struct term_hooks *h, const struct term_event *, struct term_actions *)
 {
-	(void)e, (void)a;
 	if (h->state == TERM_GONE)
 		h->state = TERM_LEADING;
 }

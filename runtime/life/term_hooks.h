@@ -31,8 +31,7 @@
  * it may still run (!reaped), and once for each `stop`; a lease is held until the hook has run, or the wait for a
  * worker that could run it is over. Whether the candidate may campaign is not decided here: the caller derives it from
  * let_go and what it knows itself (life.h). */
-#ifndef LUNARCH_TERM_HOOKS_H
-#define LUNARCH_TERM_HOOKS_H
+#pragma once
 
 #include "base/clock.h"
 #include "lease/lease.h"
@@ -48,17 +47,18 @@ enum term_state {
 	TERM_OWED,     /* the worker died: its replacement runs on_stopped */
 	TERM_CLEANING, /* it does */
 	TERM_SWEEPING, /* on_stopped has run; what the term left behind is being looked for */
-	TERM_GONE, /* nothing of the term runs, and no hook is owed; the elector was asked to end the term, or will be
-	            */
+	/* nothing of the term runs, and no hook is owed; the elector was asked to end the term, or will be */
+	TERM_GONE,
 };
 
 enum term_event_kind {
 	/* The elector. Those of enum elector_callbacks that decide something. */
 	TERM_EV_LEAD,     /* term, token, kill */
 	TERM_EV_DEADLINE, /* kill: the deadlines of the running term have moved */
-	TERM_EV_REFUSED,  /* the page did not take them: its readers have ended the term, as they saw the old ones pass,
-	                     or because the worker has ended */
-	TERM_EV_STOP,     /* reason, held, stop_by */
+	/* the page did not take them: its readers have ended the term, as they saw the old ones pass, or because the
+	 * worker has ended */
+	TERM_EV_REFUSED,
+	TERM_EV_STOP, /* reason, held, stop_by */
 	TERM_EV_ASK,
 	TERM_EV_SAVED, /* save, good */
 	TERM_EV_FINISHED,
@@ -76,8 +76,8 @@ enum term_event_kind {
 	TERM_EV_SWEPT, /* term, clean: what was left is killed; or something cannot be attributed */
 	TERM_EV_DEAD,  /* reaped; late: the kill deadline in the page had passed */
 	TERM_EV_READY, /* a worker has started: it can be talked to */
-	TERM_EV_TIMER, /* the timer of TERM_DO_TIMER; leads_another: the worker has answered that it leads another
-	                  election, too */
+	/* the timer of TERM_DO_TIMER; leads_another: the worker has answered that it leads another election, too */
+	TERM_EV_TIMER,
 
 	/* Orders. */
 	TERM_EV_RESIGN, /* sit_out; NSEC_NEVER: one lease */
@@ -98,8 +98,8 @@ struct term_context {
 	bool ending;  /* the program leaves */
 	bool killing; /* it leaves without waiting for hooks */
 	bool once;    /* it leaves after this term */
-	/* Not looked at by the machine: what keeps the candidate from campaigning, beside let_go; static text, or NULL
-	 */
+	/* Not looked at by the machine: what keeps the candidate from campaigning, beside let_go; static text, or
+	 * NULL */
 	const char *bar;
 };
 
@@ -157,8 +157,8 @@ enum term_note {
 	TERM_NOTE_MAY_NOT_LEAD, /* text of the event */
 	TERM_NOTE_SCRIPT_ENDS,  /* reason, text */
 	TERM_NOTE_LEFTOVER,
-	TERM_NOTE_SILENT, /* the worker has not answered that it leads. Without TERM_DO_KILL it is waited for once more
-	                   */
+	/* the worker has not answered that it leads. Without TERM_DO_KILL it is waited for once more */
+	TERM_NOTE_SILENT,
 	TERM_NOTE_DRAINS,
 	TERM_NOTE_DRAIN_CUT, /* on_stopping has taken too long */
 	TERM_NOTE_OWED,      /* term_hooks.reason */
@@ -189,8 +189,8 @@ struct term_hooks {
 	enum lease_reason reason; /* why it ends, or ended */
 	unsigned hook_errors;
 
-	nsec answer_timeout; /* the worker may take so long to answer that it leads; 0: nobody answers. The user sets it
-	                      */
+	/* the worker may take so long to answer that it leads; 0: nobody answers. The user sets it */
+	nsec answer_timeout;
 	unsigned unanswered; /* LEADING, and the worker has not answered: how many parts of that time are left */
 
 	nsec lease, grace, shutdown_grace;
@@ -205,8 +205,8 @@ struct term_hooks {
 	bool finished; /* the elector is */
 	bool timing;   /* the timer runs */
 	uint64_t ask;
-	uint64_t save, save_number, saves; /* the worker's, on its way into the record (0 = none); the elector's number
-	                                      for it; the last such number */
+	/* the worker's, on its way into the record (0 = none); the elector's number for it; the last such number */
+	uint64_t save, save_number, saves;
 };
 
 /* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. */
@@ -215,8 +215,6 @@ void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nse
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e);
 
-/* How long not to campaign after so many failures in a row: 1 s after the first, twice as long after each, up to 60 s.
- */
+/* How long not to campaign after so many failures in a row: 1 s after the first, twice as long after each, up to 60
+ * s. */
 nsec term_back_off(unsigned failures);
-
-#endif

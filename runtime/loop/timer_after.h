@@ -1,7 +1,6 @@
 /* Starting a timer of libev that goes off once.
  * Not a timer of the timeline, which simulated machines have (timeline.h). Used where a loop is real. */
-#ifndef LUNARCH_TIMER_AFTER_H
-#define LUNARCH_TIMER_AFTER_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -15,5 +14,3 @@ static inline void timer_after(struct ev_loop *loop, ev_timer *t, nsec after)
 	ev_timer_set(t, (double)after / NSEC_PER_SEC, 0.);
 	ev_timer_start(loop, t);
 }
-
-#endif

@@ -56,11 +56,10 @@ static void channel_drop_first(struct channel *c)
 	free(u);
 }
 
-static void channel_on_writable(struct ev_loop *loop, ev_io *w, int events)
+static void channel_on_writable(struct ev_loop *loop, ev_io *w, int)
 {
 	struct channel *c = w->data;
 
-	(void)events;
 	while (c->first && channel_send_now(c, c->first->bytes, c->first->len))
 		channel_drop_first(c);
 	if (!c->first)
@@ -143,11 +142,10 @@ static void channel_receive(struct channel *c, int at_most)
 		free(c);
 }
 
-static void channel_on_readable(struct ev_loop *loop, ev_io *w, int events)
+static void channel_on_readable(struct ev_loop *, ev_io *w, int)
 {
 	struct channel *c = w->data;
 
-	(void)loop, (void)events;
 	channel_receive(c, c->kind->turn_max);
 }
 

@@ -1,8 +1,7 @@
 /* One end of a SOCK_SEQPACKET socket between two of our processes: whole messages, in order, without blocking. Not
  * what the messages say (wire.h, guard_wire.h), and not the guard's end, which has neither a loop nor a heap. Used by
  * the supervisor, for its worker and for its guard, by the worker, and by a lock file's driver. */
-#ifndef LUNARCH_CHANNEL_H
-#define LUNARCH_CHANNEL_H
+#pragma once
 
 #include "process/wire.h"
 
@@ -39,5 +38,3 @@ bool channel_waits(const struct channel *c); /* a message that was sent has not 
 
 void channel_drain(struct channel *c);  /* receives what is there now, however much it is */
 void channel_deafen(struct channel *c); /* no callback comes any more; sending goes on */
-
-#endif

@@ -6,8 +6,7 @@
  * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and
  * elector and guard rely on what is there. In the other one, guard and worker say which terms have ended, and the
  * worker what it runs now, for people: whatever a worker writes there can end terms of its own, and nothing else. */
-#ifndef LUNARCH_DEADLINE_PAGE_H
-#define LUNARCH_DEADLINE_PAGE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -119,5 +118,3 @@ nsec page_work_for(struct page *p, struct instant now);
 /* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs.
  * Async-signal-safe. */
 bool page_first_kill(struct page *p, struct instant *kill);
-
-#endif

@@ -64,9 +64,8 @@ static void warm_read(struct exec_warm *w)
 	ev_io_stop(w->loop, &w->said);
 }
 
-static void warm_on_said(struct ev_loop *loop, ev_io *io, int events)
+static void warm_on_said(struct ev_loop *, ev_io *io, int)
 {
-	(void)loop, (void)events;
 	warm_read(io->data);
 }
 

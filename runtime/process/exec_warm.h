@@ -4,8 +4,7 @@
  *
  * They share a socket, of which the command has one end, LUNARCH_WARM_FD. It writes the line "ready" when it has what
  * it needs, and reads the line "lead TOKEN" when it leads. Both end with a newline. */
-#ifndef LUNARCH_EXEC_WARM_H
-#define LUNARCH_EXEC_WARM_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -48,5 +47,3 @@ bool exec_warm_unheard(struct exec_warm *w);
 /* For `ctl status`, of the candidate that comes next: "ready"; "starting", for as long as that may be taken for the
  * reason; else "cold": it will be started when the candidate leads. */
 const char *exec_warm_standing(const struct exec_warm *w);
-
-#endif

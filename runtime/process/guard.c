@@ -440,9 +440,8 @@ static void guard_sleep(const struct guard *g, nsec at_most)
 			;
 }
 
-static bool pass_by(void *arg, pid_t pid)
+static bool pass_by(void *, pid_t)
 {
-	(void)arg, (void)pid;
 	return true;
 }
 

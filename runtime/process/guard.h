@@ -2,8 +2,7 @@
  * No heap, no threads, no Lua, no lock code, nothing that can fail once it runs; a session of its own (but for a
  * command on a terminal), the tree's subreaper. Used by main.c for the role `-x guard ...`, whose arguments only
  * supervisor.c makes. What they say to each other is guard_wire.h. */
-#ifndef LUNARCH_GUARD_H
-#define LUNARCH_GUARD_H
+#pragma once
 
 /* The process' exit status. Signals are blocked. Only what is ours, and needs little memory, may run before
  * guard_await_go(go) has returned: nothing of the script. */
@@ -19,5 +18,3 @@ int guard_main(int argc, char **argv, guard_worker *worker);
 /* For a worker, which has got `go`: returns once the guard has all that it needs to kill it, or ends the process if the
  * guard has ended. Takes the descriptor. */
 void guard_await_go(int go);
-
-#endif

@@ -1,8 +1,7 @@
 /* Starts a guard: by executing this program once more, or by forking this process, which takes a fraction of that
  * time. Not what the guard does then (guard.h), and not who listens to it (supervisor.h). Used by supervisor.c alone;
  * struct guard_fork also by runner/program.c, which knows whether this process may be forked. */
-#ifndef LUNARCH_GUARD_START_H
-#define LUNARCH_GUARD_START_H
+#pragma once
 
 #include "base/err.h"
 #include "process/deadline_page.h"
@@ -31,5 +30,3 @@ struct guard_handed { /* descriptors for the guard; -1 = none */
  * that (prctl(2), PR_SET_MM_MAP), the fork executes the program. Every descriptor of this process that is neither
  * handed nor inheritable is O_CLOEXEC. Blocks all signals meanwhile. 0 and *pid; -1 with *err. */
 int guard_start(pid_t *pid, const struct supervisor_spec *spec, const struct guard_handed *h, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* What guard and supervisor must agree upon: notes, orders, and how a process shows to which term it belongs.
  * Not the messages between elector and worker: those are wire.h.
  * Used by guard.c and supervisor.c; the marker also by who starts programs in a term. */
-#ifndef LUNARCH_GUARD_WIRE_H
-#define LUNARCH_GUARD_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,9 +44,10 @@ enum guard_order_type {
 	GUARD_INTERRUPT, /* SIGRTMIN to the worker */
 	GUARD_SIGNAL,    /* signal, to the command's process group, or to the worker */
 	GUARD_KILL,      /* everything, now */
-	GUARD_SWEEP,     /* what term, or that number of on_next, or both (not 0) left behind on slot. GUARD_SWEPT or
-	                    GUARD_UNCLEAR answers, perhaps two orders at once */
-	GUARD_BEGIN,     /* struct guard_begin: a guard that is held starts its command */
+	/* what term, or that number of on_next, or both (not 0) left behind on slot. GUARD_SWEPT or GUARD_UNCLEAR
+	 * answers, perhaps two orders at once */
+	GUARD_SWEEP,
+	GUARD_BEGIN, /* struct guard_begin: a guard that is held starts its command */
 };
 
 struct guard_order {
@@ -65,5 +65,3 @@ struct guard_begin {
 	struct guard_order order;
 	char variables[16384]; /* "NAME=value" and a NUL, each; only so much of it is sent as there is */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* What the kernel must have so that a term can be supervised: each call is tried once, and nothing is left of that. A
  * call that can be done without is not tried: close_range(2), locked memory, PR_SET_MM_MAP. Used by runner/program.c
  * before anything campaigns, and by check and doctor. */
-#ifndef LUNARCH_KERNEL_H
-#define LUNARCH_KERNEL_H
+#pragma once
 
 #include "base/err.h"
 
@@ -10,5 +9,3 @@
  * and what to do. A shortage (of descriptors, of memory) is no refusal: what needs the call says so then. Takes some
  * microseconds, allocates nothing. */
 int kernel_check(struct err *err);
-
-#endif

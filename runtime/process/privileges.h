@@ -1,8 +1,7 @@
 /* Gives rights up, for good: another user for the whole program, or no privileges for what it starts. Not a sandbox:
  * what runs may still do all that its user may. No rights are ever gained here. Used by runner/program.c, before
  * anything is started, and by the guard, in what it has started. */
-#ifndef LUNARCH_PRIVILEGES_H
-#define LUNARCH_PRIVILEGES_H
+#pragma once
 
 #include "base/err.h"
 
@@ -17,5 +16,3 @@ int privileges_become(const char *user, struct err *err);
  * its bounding set. 0; -1 with errno: it has some still, so nothing may be started. Between fork, or vfork, and
  * exec. */
 int privileges_drop(void);
-
-#endif

@@ -3,8 +3,7 @@
  * Not what a worker reads, and when (script/kept.h). The elector makes the file and hands it on, and never looks into
  * it: workers write it, and they run code of others.
  * Used by runner/script_version.c, which makes it, and by the worker. */
-#ifndef LUNARCH_SOURCES_H
-#define LUNARCH_SOURCES_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -32,5 +31,3 @@ int sources_keep(struct sources *s, const char *name, struct buf *text, struct e
 /* The same in place of the text of that name, whose memory is given back. Only where one worker at a time keeps this
  * name. */
 int sources_replace(struct sources *s, const char *name, struct buf *text, struct err *err);
-
-#endif

@@ -145,12 +145,11 @@ static void supervisor_check_guard(struct supervisor *c)
 		supervisor_set_timer(c, now.boot + instant_until(first, now), now);
 }
 
-static void supervisor_on_overdue(struct ev_loop *loop, ev_io *w, int events)
+static void supervisor_on_overdue(struct ev_loop *, ev_io *w, int)
 {
 	struct supervisor *c = w->data;
 	uint64_t times;
 
-	(void)loop, (void)events;
 	if (read(w->fd, &times, sizeof times) != (ssize_t)sizeof times)
 		return;
 	c->overdue_at = NSEC_NEVER;

@@ -4,8 +4,7 @@
  * One guard and the worker (or the user's command) below it, supervised from the elector's process.
  * Not an elector: it knows terms only as slots of the shared page. Not the guard itself: that is guard.h.
  * Used by the commands run and exec. */
-#ifndef LUNARCH_SUPERVISOR_H
-#define LUNARCH_SUPERVISOR_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -28,11 +27,11 @@ struct supervisor_term {
 };
 
 struct supervisor_spec {
-	char *const *argv; /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD KEPTFD; command: the command
-	                      itself */
-	bool command;      /* run argv in the worker's place: no wire, stdin passed through */
-	bool foreground;   /* command: make it the terminal's foreground group */
-	bool no_stdin;     /* its stdin is /dev/null */
+	/* worker: the arguments of the role after WIREFD PAGEFD MARKSFD KEPTFD; command: the command itself */
+	char *const *argv;
+	bool command;            /* run argv in the worker's place: no wire, stdin passed through */
+	bool foreground;         /* command: make it the terminal's foreground group */
+	bool no_stdin;           /* its stdin is /dev/null */
 	bool no_privileges;      /* worker, command: privileges_drop; the guard keeps what it has, to kill */
 	const sigset_t *ignored; /* signals that the tree ignores from the start, never SIGCHLD; NULL: none */
 	char *const *
@@ -42,9 +41,9 @@ struct supervisor_spec {
 	int kept_fd;                  /* worker: where it finds and keeps its script's sources (sources.h); 0 = none */
 	struct supervisor_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
 	bool held; /* command: the guard makes itself ready, and waits for supervisor_begin; `first` is not looked at */
-	int passed, passed_as; /* command: it gets this descriptor, under that number, which the caller keeps free; 0 =
-	                          none */
-	nsec kill_allowance;   /* supervisor_allow */
+	/* command: it gets this descriptor, under that number, which the caller keeps free; 0 = none */
+	int passed, passed_as;
+	nsec kill_allowance; /* supervisor_allow */
 	/* The guard may be a fork of this process (guard_start.h); NULL: it is executed. */
 	const struct guard_fork *fork;
 };
@@ -119,5 +118,3 @@ bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term, uint32
 
 /* Call it after gone. While the tree may live it is a mistake, which ends this process. */
 void supervisor_free(struct supervisor *c);
-
-#endif

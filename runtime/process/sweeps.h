@@ -1,8 +1,7 @@
 /* Which sweeps a guard was asked for, by slot, and to which of them a process with certain marks belongs. Pure: no
  * process is looked at here. Not the walk over the tree, nor what is killed in it: guard.c. Used by guard.c and its
  * tests. */
-#ifndef LUNARCH_SWEEPS_H
-#define LUNARCH_SWEEPS_H
+#pragma once
 
 #include "process/deadline_page.h"
 
@@ -30,5 +29,3 @@ bool sweeps_ask(struct sweeps *s, uint32_t slot, uint64_t term, uint32_t next);
 struct sweep *sweeps_find(struct sweeps *s, const char *term_mark, const char *next_mark);
 
 void sweeps_answered(struct sweeps *s, struct sweep *one);
-
-#endif

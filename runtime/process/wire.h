@@ -1,8 +1,7 @@
 /* Typed, bounds-checked messages between elector and worker, one per SOCK_SEQPACKET datagram.
  * Not a stream and not for strangers: a malformed message ends the conversation.
  * Used by the supervisor, by who reads and writes what goes through it, and by the worker. */
-#ifndef LUNARCH_WIRE_H
-#define LUNARCH_WIRE_H
+#pragma once
 
 #include "base/wire.h"
 #include "process/wire_messages.h"
@@ -66,5 +65,3 @@ enum wire_type wire_open(struct wire *w, const void *data, size_t len);
 
 /* The slot that a message begins with: those of an election do. What is to be read stays as it is. */
 uint32_t wire_slot(const struct wire *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* The messages between elector and worker: what each is called, and its fields in their order.
  * Not code: wire.h makes a struct, a put, a get and a name of each line; tests/lib/player.py reads this file as text.
  * Used by wire.h, wire.c, the messages' unit test and the tests' player. */
-#ifndef LUNARCH_WIRE_MESSAGES_H
-#define LUNARCH_WIRE_MESSAGES_H
+#pragma once
 
 /* M(number, TYPE, name). 1 to 63: worker to elector; 64 and above: elector to worker. The fields are
  * WIRE_FIELDS_name. */
@@ -257,5 +256,3 @@
 	F(u64, save)                           \
 	F(u8, how) /* enum wire_save_result */ \
 	F(str, why)
-
-#endif

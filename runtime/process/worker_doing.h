@@ -1,8 +1,7 @@
 /* Why a worker does not answer, in words for people: it is stopped, or busy in a hook of its script. Nothing is
  * decided by it: the worker says itself what it runs, and may say anything. Filled in by the supervisor; used by the
  * runner, for its log, and by the room admin. */
-#ifndef LUNARCH_WORKER_DOING_H
-#define LUNARCH_WORKER_DOING_H
+#pragma once
 
 #include "base/buf.h"
 #include "process/deadline_page.h"
@@ -24,5 +23,3 @@ bool worker_doing_blocks(const struct worker_doing *d);
 
 /* Appends "it is stopped ...", "it is busy in ..."; nothing if neither is known. */
 void worker_doing_tell(const struct worker_doing *d, struct buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  * Service, the answer to an operator who asked for a hand-over, how long renewals took. Not its term (term_hooks.h), and not who
  * leads (elector.h).
  * Used by candidate.c, term_supervision.c and the rooms exec and simulation. */
-#ifndef LUNARCH_CAMPAIGN_H
-#define LUNARCH_CAMPAIGN_H
+#pragma once
 
 #include "admin/admin_metrics.h"
 #include "config/election_settings.h"
@@ -58,5 +57,3 @@ void campaign_renewed(struct campaign *c, nsec took);
 void campaign_handed_over(struct campaign *c, uint64_t ticket, const struct handover_result *r);
 
 void campaign_fini(struct campaign *c); /* also of a zeroed one */
-
-#endif

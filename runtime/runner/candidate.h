@@ -1,8 +1,7 @@
 /* One election of a script that runs: its settings, its elector, and the supervision of its term, which it connects
  * with the worker that runs its hooks. Not who leads (elector.h), not what follows for the hooks (term_hooks.h), not
  * which worker that is (life.h). Used by run.c, reload.c, run_control.c and worker_set.c; it reports to run.h. */
-#ifndef LUNARCH_CANDIDATE_H
-#define LUNARCH_CANDIDATE_H
+#pragma once
 
 #include "election/elector.h"
 #include "life/life.h"
@@ -39,8 +38,8 @@ struct candidate { /* read by its users; number and election are theirs */
 struct candidate *candidate_new(struct run *r, const struct election_settings *settings);
 void candidate_free(struct candidate *p); /* NULL: does nothing */
 
-/* Makes the elector, which does not campaign yet. lock: its URL. several: the script has more elections. -1 with *err.
- */
+/* Makes the elector, which does not campaign yet. lock: its URL. several: the script has more elections. -1 with
+ * *err. */
 int candidate_open(struct candidate *p, const char *lock, bool several, struct err *err);
 
 /* Whether p goes on as the election of these settings and this lock, without letting go of its lease. */
@@ -84,5 +83,3 @@ void candidate_configure(struct candidate *p, const struct election_settings *se
 void candidate_stir(struct candidate *p);  /* its term ends for the next one, and so does what on_next runs */
 void candidate_moved(struct candidate *p); /* to the worker of the other side */
 void candidate_place(struct candidate *p); /* its worker has loaded the script: where it stands in that */
-
-#endif

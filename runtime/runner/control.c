@@ -146,9 +146,8 @@ static void control_on_request(void *arg, const struct request *r, uint64_t tick
 
 /* The file's mode keeps others out already. But modes are changed by hand, and a descriptor can be handed on: who may
  * give orders is said by the kernel. */
-static bool control_may_ask(void *arg, uid_t peer, struct http_answer *a)
+static bool control_may_ask(void *, uid_t peer, struct http_answer *a)
 {
-	(void)arg;
 	if (peer == geteuid() || peer == 0)
 		return true;
 	a->status = 403;

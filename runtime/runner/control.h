@@ -11,8 +11,7 @@
  * (-1: unknown) and "message":TEXT; for run, "message":TEXT and, with wait, "exitStatus":N; for the others
  * "message":TEXT, or nothing. Else {"ok":false,"error":TEXT} (control_refuse): 409; 503 with "again":true if another
  * try may succeed; 400, 403, 404, 405 as HTTP has them. /events: events.h. */
-#ifndef LUNARCH_CONTROL_H
-#define LUNARCH_CONTROL_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -38,8 +37,7 @@ struct control_request { /* valid during the call only */
 };
 
 /* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. If it
- * appends nothing, the client waits for control_answer, which may also be called inside the handler.
- */
+ * appends nothing, the client waits for control_answer, which may also be called inside the handler. */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_agree(struct buf *reply); /* {"ok":true: the caller may append members, and closes it */
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -57,5 +55,3 @@ const char *control_method(const char *command);
 
 const char *control_path(const struct control *c); /* absolute, for LUNARCH_CONTROL */
 void control_free(struct control *c);              /* closes its connections, unlinks; NULL: does nothing */
-
-#endif

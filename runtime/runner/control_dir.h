@@ -1,8 +1,7 @@
 /* Where control sockets lie, for the elector that makes one and for `ctl`, which looks for it.
  * Not where locks and tree files lie: that never depends on the environment (lock_state_dir). Not a socket: control.h.
  * Used by program.c and ctl. */
-#ifndef LUNARCH_CONTROL_DIR_H
-#define LUNARCH_CONTROL_DIR_H
+#pragma once
 
 #include "base/err.h"
 
@@ -15,8 +14,5 @@
  * $RUNTIME_DIRECTORY (systemd.exec(5)), /run/user/UID/lunarch, and /tmp/lunarch-UID. With
  * `make` it is made, mode 0700. It must be this user's (root: in the first place also its owner's who has the state
  * directory), and nobody else's to write into. state_dir: of --state-dir, "" = not given. out: PATH_MAX bytes. -1 with
- * *err: there is no such directory, or it cannot be used.
- */
+ * *err: there is no such directory, or it cannot be used. */
 int control_dir(const char *state_dir, int place, bool make, char *out, size_t size, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* What a caller of lunarch can tell from its exit status; exec has the command's own besides.
  * Not the wait status of a child.
  * Used by the commands, and by the running script, which decides with which status run ends. */
-#ifndef LUNARCH_EXIT_STATUS_H
-#define LUNARCH_EXIT_STATUS_H
+#pragma once
 
 enum exit_status {
 	EXIT_DONE = 0,
@@ -15,5 +14,3 @@ enum exit_status {
 	EXIT_NOT_FOUND = 127,   /*       or was not found: as env(1) says */
 	EXIT_TERMINATED = 143,  /* a second SIGTERM */
 };
-
-#endif

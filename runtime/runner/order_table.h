@@ -1,7 +1,6 @@
 /* What a running elector can be asked at its control socket: each order's name, and its help. Not how it is answered:
  * orders.h. Only a table. Used by that, by the socket, and by `lunarch ctl`, its completion and its help. */
-#ifndef LUNARCH_ORDER_TABLE_H
-#define LUNARCH_ORDER_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ struct order {
 };
 extern const struct order order_table[ORDERS + 1]; /* a name NULL at the end */
 const struct order *order_find(const char *name);  /* NULL: there is none */
-
-#endif

@@ -1,7 +1,6 @@
 /* How a running elector answers what it is asked at its control socket (order_table.h). Not the socket (control.h), and
  * not what an order does: run and exec do that (struct orders_ops). Used by them, through the program. */
-#ifndef LUNARCH_ORDERS_H
-#define LUNARCH_ORDERS_H
+#pragma once
 
 #include "admin/standing.h"
 #include "runner/control.h"
@@ -32,5 +31,3 @@ struct orders {
 
 /* A control_handler's work. */
 void orders_answer(const struct orders *o, const struct control_request *q, struct buf *reply);
-
-#endif

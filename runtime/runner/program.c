@@ -23,12 +23,10 @@
 
 #define OFFLOAD_THREADS 4
 
-static void program_on_signal(struct ev_loop *loop, ev_signal *w, int revents)
+static void program_on_signal(struct ev_loop *, ev_signal *w, int)
 {
 	struct program *p = w->data;
 
-	(void)loop;
-	(void)revents;
 	p->ops->signal(p->arg, w->signum);
 }
 
@@ -87,13 +85,11 @@ static void arm_clock_set(int fd)
 	timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL);
 }
 
-static void program_on_clock_set(struct ev_loop *loop, ev_io *w, int revents)
+static void program_on_clock_set(struct ev_loop *, ev_io *w, int)
 {
 	struct program *p = w->data;
 	uint64_t count;
 
-	(void)loop;
-	(void)revents;
 	if (read(w->fd, &count, sizeof count) >= 0)
 		return;
 	arm_clock_set(w->fd);
@@ -108,8 +104,9 @@ static void watch_clock(struct program *p)
 
 	p->clock_set.fd = -1;
 	if (fd < 0)
-		return; /* without this timer, a deadline that passed during a suspend is noticed when libev's next
-		           timer fires */
+		/* without this timer, a deadline that passed during a suspend is noticed when libev's next timer
+		 * fires */
+		return;
 	arm_clock_set(fd);
 	ev_io_init(&p->clock_set, program_on_clock_set, fd, EV_READ);
 	p->clock_set.data = p;
@@ -159,13 +156,10 @@ static void open_control(struct program *p, const struct options *o)
 
 /* ---- systemd's watchdog ---- */
 
-/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program again.
- */
-static void program_on_watchdog(struct ev_loop *loop, ev_timer *w, int revents)
+/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program
+ * again. */
+static void program_on_watchdog(struct ev_loop *, ev_timer *, int)
 {
-	(void)loop;
-	(void)w;
-	(void)revents;
 	sd_notify_send("WATCHDOG=1");
 }
 

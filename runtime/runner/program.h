@@ -1,8 +1,7 @@
 /* What a running elector's process has once: loop, lock environment, evidence about itself, signals, control socket.
  * Not an election and not a supervisor of processes: run and exec build those on it.
  * Used by cmd_run.c and the room exec. */
-#ifndef LUNARCH_PROGRAM_H
-#define LUNARCH_PROGRAM_H
+#pragma once
 
 #include "election/death_proof.h"
 #include "locks/lock.h"
@@ -75,5 +74,3 @@ void program_say_local(struct program *p, const char *lock);
 /* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another
  * session than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
 bool program_in_background(void);
-
-#endif

@@ -110,10 +110,8 @@ static bool run_all_finished(const struct run *r)
 	return true;
 }
 
-static void run_on_last(struct ev_loop *loop, ev_timer *w, int revents)
+static void run_on_last(struct ev_loop *loop, ev_timer *, int)
 {
-	(void)w;
-	(void)revents;
 	ev_break(loop, EVBREAK_ALL);
 }
 
@@ -465,13 +463,11 @@ static void run_carry_out(struct run *r, const struct life_action *a)
 	}
 }
 
-static void run_on_soon(struct ev_loop *loop, ev_timer *w, int revents)
+static void run_on_soon(struct ev_loop *, ev_timer *w, int)
 {
 	struct run *r = w->data;
 	struct life_action a;
 
-	(void)loop;
-	(void)revents;
 	run_refresh(r);
 	while (life_next(&r->life, &a)) {
 		run_carry_out(r, &a);

@@ -7,8 +7,7 @@
  * All of it is on one loop, and nothing blocks. Every function here and in those headers is called from the loop's
  * callbacks, and may be called from inside another unless it says otherwise: what follows from an event is done in the
  * same turn of the loop, but never from inside the call that told it. */
-#ifndef LUNARCH_RUN_H
-#define LUNARCH_RUN_H
+#pragma once
 
 #include "lease/lease.h"
 #include "life/life.h"
@@ -90,5 +89,3 @@ void run_term_over(struct run *r,
 void run_candidate_hopeless(struct run *r, const char *why);
 
 void run_tell_systemd(struct run *r); /* how many elections it leads */
-
-#endif

@@ -1,8 +1,7 @@
 /* A version of a script (life.h): what one load of it says about its elections, and what is kept of its files, so that
  * a worker that follows a dead one runs the same. Not a worker, and not an election that runs (candidate.h).
  * Used by run.c, reload.c and worker_set.c. */
-#ifndef LUNARCH_SCRIPT_VERSION_H
-#define LUNARCH_SCRIPT_VERSION_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -26,5 +25,3 @@ void script_version_fini(struct script_version *v); /* also of a zeroed one */
 /* A worker has loaded the script. The first one of a version says what that is: its settings are taken. Each later one
  * must say the same elections, in whatever order: -1 with *err. Then s->slot and s->election are known. */
 int script_version_take(struct script_version *v, struct worker_set *s, struct err *err);
-
-#endif

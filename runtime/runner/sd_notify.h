@@ -1,8 +1,7 @@
 /* Tells systemd how the program is (sd_notify(3)): READY, STATUS, STOPPING, RELOADING, WATCHDOG.
  * Not libsystemd: linking it costs every candidate start time and memory for one datagram.
  * Used by run and exec. */
-#ifndef LUNARCH_SD_NOTIFY_H
-#define LUNARCH_SD_NOTIFY_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -24,5 +23,3 @@ void sd_notify_stopping(nsec longest);
 
 /* RELOADING=1 with the time that Type=notify-reload wants beside it. READY=1 ends it. */
 void sd_notify_reloading(void);
-
-#endif

@@ -3,8 +3,7 @@
  * the user hears that it is to stop.
  * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost. Used
  * by candidate.c and the room exec. */
-#ifndef LUNARCH_SERVICE_ORDER_H
-#define LUNARCH_SERVICE_ORDER_H
+#pragma once
 
 #include "election/elector.h"
 #include "service/service.h"
@@ -27,5 +26,3 @@ bool service_order_withdraw(struct service_order *o, nsec grace, void (*done)(vo
 
 /* NULL: there is none. */
 const struct service *service_order_service(const struct service_order *o);
-
-#endif

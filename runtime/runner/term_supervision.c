@@ -605,9 +605,8 @@ static void supervision_on_next(void *arg, bool is, bool leads)
 		                      (struct on_next_event){ .kind = is ? ON_NEXT_EV_NEXT : ON_NEXT_EV_NOT_NEXT });
 }
 
-static void supervision_on_hand_over(void *arg, enum next_why why)
+static void supervision_on_hand_over(void *arg, enum next_why)
 {
-	(void)why;
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = 0 });
 }
 

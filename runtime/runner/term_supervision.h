@@ -1,8 +1,7 @@
 /* Carries out what term_hooks.h says for one election, between its elector and the worker that runs its hooks.
  * Decides nothing, and knows no process: how the worker is reached, swept and killed is the owner's (struct term_ops).
  * Used by candidate.c, with real processes, and sim_node.c, without any. */
-#ifndef LUNARCH_TERM_SUPERVISION_H
-#define LUNARCH_TERM_SUPERVISION_H
+#pragma once
 
 #include "process/deadline_page.h"
 #include "process/wire.h"
@@ -21,12 +20,12 @@ enum term_page_news {
 	TERM_PAGE_POKE,      /* the guard is to look now */
 	TERM_PAGE_INTERRUPT, /* and the worker is to look as well, whatever it does */
 };
-enum term_news {            /* for the owner, which may call term_supervision_tell from inside all but the first */
-	TERM_NEWS_ALLOW,    /* a term begins: TERM_DO_ALLOW */
-	TERM_NEWS_BEGAN,    /* a term has begun */
-	TERM_NEWS_OVER,     /* a term is over */
-	TERM_NEWS_IDLE,     /* nothing of an on_next runs any more */
-	TERM_NEWS_FINISHED, /* TERM_DO_FINISHED */
+enum term_news { /* for the owner, which may call term_supervision_tell from inside all but the first */
+	         TERM_NEWS_ALLOW,    /* a term begins: TERM_DO_ALLOW */
+	         TERM_NEWS_BEGAN,    /* a term has begun */
+	         TERM_NEWS_OVER,     /* a term is over */
+	         TERM_NEWS_IDLE,     /* nothing of an on_next runs any more */
+	         TERM_NEWS_FINISHED, /* TERM_DO_FINISHED */
 };
 
 /* leads_another, page_changed, doing and hopeless may be NULL. They may be called from inside any term_supervision_
@@ -73,7 +72,6 @@ extern const struct elector_callbacks term_elector_callbacks;
  * follows as any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 
-
 /* From the settings that its campaign has read: what a term, on_next and may_lead take from them. */
 void term_supervision_configure(struct term_supervision *t, const struct election_settings *s);
 
@@ -101,5 +99,3 @@ enum life_term term_supervision_life(const struct term_supervision *t);
 /* What a script is given of a record's checkpoint: NULL if there is none, or one that is too long for a message, since
  * what somebody else put there may be of any size. */
 const char *term_checkpoint(const char *checkpoint, const struct log_about *about);
-
-#endif

@@ -190,12 +190,11 @@ static void describe_end(int status, char *text, size_t size)
 }
 
 /* The guard may have killed it because a lease is over. */
-static void worker_set_on_ended(void *arg, int status)
+static void worker_set_on_ended(void *arg, int)
 {
 	struct worker_set *s = arg;
 	struct run *r = s->run;
 
-	(void)status;
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		if (worker_set_serves(s, i))
 			elector_look(r->candidates[i]->campaign.elector);
@@ -251,11 +250,10 @@ static const struct supervisor_callbacks worker_set_callbacks = { .message = wor
 	                                                          .gone = worker_set_on_gone,
 	                                                          .swept = worker_set_on_swept };
 
-static void worker_set_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void worker_set_on_timer(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct worker_set *s = w->data;
 
-	(void)revents;
 	if (s->again > 0.) {
 		ev_timer_set(w, s->again, 0.);
 		ev_timer_start(loop, w);

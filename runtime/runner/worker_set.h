@@ -1,8 +1,7 @@
 /* A set of life.h with its processes: the worker that runs the hooks of some elections, and the workers that follow it
  * when it dies. Decides nothing: life.h says when a worker is started, told and ended, and version.h whether it has
  * loaded what it should. Used by run.c, which carries that out; what a worker says goes to run.h and candidate.h. */
-#ifndef LUNARCH_WORKER_SET_H
-#define LUNARCH_WORKER_SET_H
+#pragma once
 
 #include "life/life.h"
 #include "process/supervisor.h"
@@ -42,5 +41,3 @@ struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot
 
 /* Its candidates or their times have changed: gives the supervisor the least K of theirs. */
 void worker_set_allow(struct worker_set *s);
-
-#endif

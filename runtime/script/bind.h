@@ -1,9 +1,7 @@
 /* What the functions have in common that a script calls: how they fail, how they read an argument, and tasks.
  * Not the other groups of functions (the room api), which the script gets by script_spec.natives.
- * Used by script.c and by the files of the room api. The functions are [-0, +0, m] if they do not say otherwise.
- */
-#ifndef LUNARCH_BIND_H
-#define LUNARCH_BIND_H
+ * Used by script.c and by the files of the room api. The functions are [-0, +0, m] if they do not say otherwise. */
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -51,5 +49,3 @@ void bind_fields_class(lua_State *L, const char *type, const luaL_Reg *methods);
 
 /* The number of seconds at arg. Raises if it is negative or not finite; what: names it in the error. [-0, +0, v] */
 double bind_seconds(lua_State *L, int arg, const char *what);
-
-#endif

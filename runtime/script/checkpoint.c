@@ -106,11 +106,10 @@ int checkpoint_push(lua_State *L, struct checkpoint *s)
 	return 2;
 }
 
-static int saved(lua_State *L, int status, lua_KContext ctx)
+static int saved(lua_State *L, int, lua_KContext ctx)
 {
 	struct saver *r = (struct saver *)ctx;
 
-	(void)status;
 	if (!sched_resumed(L))
 		return bind_fail(L, "timeout",
 		                 "term:save: not known to be in the record within %f s (it may get there yet)",

@@ -1,8 +1,7 @@
 /* A term's checkpoint in the worker: the one that the record is known to hold, and the newer one that is being saved.
  * It does not write the record: the elector does, and answers. lua/api/checkpoint.lua turns Lua values into texts.
  * Used by term.c. */
-#ifndef LUNARCH_CHECKPOINT_H
-#define LUNARCH_CHECKPOINT_H
+#pragma once
 
 #include "script/election.h"
 
@@ -26,5 +25,3 @@ void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r);
  * a task that is over may call it, too. */
 int checkpoint_push(lua_State *L, struct checkpoint *s);
 int checkpoint_save(lua_State *L, struct checkpoint *s);
-
-#endif

@@ -45,8 +45,8 @@ struct child {
 	size_t output_max;
 	int kills;
 	bool until_closed, both_ends;
-	bool waits; /* it has ended, and its output is not closed: it is not reaped, so that no other group can get its
-	               number */
+	/* it has ended, and its output is not closed: it is not reaped, so that no other group can get its number */
+	bool waits;
 	bool stopping, ended, released;
 	void (*changed)(void *arg);
 	void *arg;
@@ -154,12 +154,11 @@ static bool child_writes(const struct child *c)
 	return open;
 }
 
-static void stream_on_readable(struct ev_loop *loop, ev_io *io, int revents)
+static void stream_on_readable(struct ev_loop *loop, ev_io *io, int)
 {
 	struct child *c = io->data;
 	struct stream *s = (struct stream *)((char *)io - offsetof(struct stream, readable));
 
-	(void)revents;
 	read_output(c, s);
 	if (c->waits && !child_writes(c)) {
 		child_over(c);
@@ -243,11 +242,10 @@ static void child_give_up(struct child *c)
 		child_over(c);
 }
 
-static void child_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+static void child_on_timer(struct ev_loop *loop, ev_timer *timer, int)
 {
 	struct child *c = timer->data;
 
-	(void)revents;
 	if (c->stopping) {
 		child_send(c, SIGKILL);
 		if (c->until_closed && ++c->kills == KILLS) {
@@ -342,11 +340,10 @@ static bool child_reap(struct child *c)
 	return true;
 }
 
-static void child_on_exit(struct ev_loop *loop, ev_io *io, int revents)
+static void child_on_exit(struct ev_loop *loop, ev_io *io, int)
 {
 	struct child *c = io->data;
 
-	(void)revents;
 	if (c->until_closed)
 		read_the_rest(c);
 	c->waits = c->until_closed && child_writes(c);

@@ -1,8 +1,7 @@
 /* A child process of a scope: its own process group, its output collected, stopped when the scope is over.
  * Not for os.execute and io.popen, which are Lua's own: this file reaps only the children that it started.
  * Used by the Lua function exec. */
-#ifndef LUNARCH_CHILD_H
-#define LUNARCH_CHILD_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -53,5 +52,3 @@ void child_release(struct child *c);
  * already: the end of its scope gives it more or less time than its spec does. */
 void child_stop_gently(struct child *c);
 bool child_signal(struct child *c, int signal); /* to its group; false: it has ended */
-
-#endif

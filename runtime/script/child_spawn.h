@@ -1,8 +1,7 @@
 /* Starts a program: descriptors 0 to 2, environment, directory, user, and a process group of its own.
  * It neither waits for the program nor kills it: child.c does.
  * Used by child.c. */
-#ifndef LUNARCH_CHILD_SPAWN_H
-#define LUNARCH_CHILD_SPAWN_H
+#pragma once
 
 #include "base/err.h"
 
@@ -38,9 +37,10 @@ struct child_spec {            /* borrowed for the call only */
 	size_t output_max; /* bytes kept of each output */
 	bool both_ends;    /* of longer output the beginning and the end are kept, and a line between the two */
 	bool hold;         /* more output stays in the pipe until child_took; else it is dropped */
-	bool until_closed; /* it has not ended as long as anybody holds its collected output open: until then it is
-	                      not reaped, and who holds it gets the signals of its group, too */
-	double timeout_s;  /* after it, SIGTERM to the group, and SIGKILL kill_after_s later; < 0: none */
+	/* it has not ended as long as anybody holds its collected output open: until then it is not reaped, and who
+	 * holds it gets the signals of its group, too */
+	bool until_closed;
+	double timeout_s; /* after it, SIGTERM to the group, and SIGKILL kill_after_s later; < 0: none */
 	double kill_after_s;
 	void (*changed)(void *arg); /* called from the loop: more output has come, or the end. May be NULL */
 	void *arg;
@@ -50,5 +50,3 @@ struct child_spec {            /* borrowed for the call only */
  * ERR_DENIED
  * ...): nothing was started, and no descriptor is left open. */
 int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUTS], struct err *err);
-
-#endif

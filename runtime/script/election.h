@@ -2,8 +2,7 @@
  * on_no_leader, may_lead.
  * Not its terms (term.h). It does not decide who leads: the elector does, and sends messages.
  * Used by script.c and term.c. */
-#ifndef LUNARCH_ELECTION_H
-#define LUNARCH_ELECTION_H
+#pragma once
 
 #include "process/wire.h"
 #include "script/script_state.h"
@@ -56,5 +55,3 @@ struct election *election_here(lua_State *L, struct script *s, const char *what)
 
 /* Adds the table `election` to the globals. [-0, +0, m] */
 void election_bind(lua_State *L, struct script *s);
-
-#endif

@@ -2,8 +2,7 @@
  * on_next did.
  * Not configuration: Lunarch reads them only to find the processes that a term or an on_next has left.
  * Used by the scheduler before each task runs, so that os.execute, io.popen and os.getenv see the right term, too. */
-#ifndef LUNARCH_ENVIRONMENT_H
-#define LUNARCH_ENVIRONMENT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void environment_fini(struct environment *e);
 /* From now on children and getenv see this marker; NULL: only LUNARCH_TERM=-. The entries are valid until the next
  * call. What a C module has set with setenv is kept. */
 void environment_enter(struct environment *e, const struct marker *m);
-
-#endif

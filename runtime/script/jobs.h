@@ -1,7 +1,6 @@
 /* What a script tells of the jobs that it runs at certain times, on its way to the elector, which shows it.
  * Not a schedule: lua/api/cron.lua runs them, and lua/cron tells of them. Used by script.c. */
-#ifndef LUNARCH_JOBS_H
-#define LUNARCH_JOBS_H
+#pragma once
 
 #include <lua.h>
 
@@ -11,5 +10,3 @@ struct script;
  * whose task calls it; outside of all terms it tells nothing. name is a must, the others have presets. Raises what is
  * of another type. [-0, +0, m] */
 void jobs_bind(lua_State *L, struct script *s);
-
-#endif

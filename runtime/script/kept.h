@@ -1,8 +1,7 @@
 /* The functions by which lua/boot/kept.lua finds and keeps the texts of a script's files, so that all workers of one
  * version of it run the same. Not where they are kept (process/sources.h), and not the script's own text, which
  * script.c reads. Used by script.c. */
-#ifndef LUNARCH_KEPT_H
-#define LUNARCH_KEPT_H
+#pragma once
 
 #include <lua.h>
 
@@ -13,5 +12,3 @@ struct sources;
  * counts.
  * [-0, +0, m] */
 void kept_bind(lua_State *L, struct sources *sources);
-
-#endif

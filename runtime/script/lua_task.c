@@ -32,10 +32,8 @@ static struct wait *push_wait(lua_State *L, struct waits *list)
 
 /* ---- sleep ---- */
 
-static int slept(lua_State *L, int status, lua_KContext ctx)
+static int slept(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	return 0;
 }
@@ -48,10 +46,8 @@ static int task_sleep(lua_State *L)
 	return sched_wait(L, NULL, seconds, 0, slept);
 }
 
-static int rested(lua_State *L, int status, lua_KContext ctx)
+static int rested(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	lua_pushboolean(L, !sched_resumed(L));
 	return 1;
 }
@@ -162,10 +158,8 @@ static int results(lua_State *L, struct task_handle *h)
 	return h->results;
 }
 
-static int joined(lua_State *L, int status, lua_KContext ctx)
+static int joined(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	if (!sched_resumed(L))
 		return bind_fail(L, "timeout", "the task has not ended in time");
 	return results(L, handle_at(L));
@@ -308,10 +302,8 @@ static int next_ended(lua_State *L, struct group *g)
 	return 2;
 }
 
-static int group_woken(lua_State *L, int status, lua_KContext ctx)
+static int group_woken(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	if (sched_resumed(L))
 		return next_ended(L, group_at(L));
 	lua_pushboolean(L, 0);

@@ -1,8 +1,7 @@
 /* The metrics that a script sets, on their way to the elector: sent at most every 50 ms, so that a script may set one
  * in a loop. Not their values over time: the elector keeps those (admin/script_metrics.h). Used by script.c, and by
  * term.c when a term is over. lua/lunarch/metrics.lua checks names and labels. */
-#ifndef LUNARCH_METRICS_H
-#define LUNARCH_METRICS_H
+#pragma once
 
 #include <lua.h>
 
@@ -16,5 +15,3 @@ void metrics_flush(struct metrics *m);
 /* Adds to the table at the top of the stack: metric(counter, name, labels, value), for the election whose hook or task
  * calls it. Raises outside of all elections, where there are several. [-0, +0, m] */
 void metrics_bind(lua_State *L, struct metrics *m);
-
-#endif

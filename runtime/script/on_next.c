@@ -343,12 +343,10 @@ static void waiting_left(struct wait *w)
 		}
 }
 
-static int waited(lua_State *L, int status, lua_KContext ctx)
+static int waited(lua_State *L, int, lua_KContext)
 {
 	const struct next_handle *h = handle_at(L);
 
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	lua_getiuservalue(L, 1, VALUE_TERM); /* nil: the time is up */
 	if (lua_isnil(L, -1) && (!h->next || h->next->over))

@@ -2,8 +2,7 @@
  * leads, the term takes what on_next started, and stops it with itself.
  * It does not decide who comes next: the elector does, by messages and by the page.
  * Used by script.c, which passes the messages, and by term.c. */
-#ifndef LUNARCH_ON_NEXT_H
-#define LUNARCH_ON_NEXT_H
+#pragma once
 
 #include "script/election.h"
 
@@ -25,5 +24,3 @@ void next_forget_all(struct election *e); /* the Lua state is closed: without ru
 
 /* Defines the class of `s` objects and pushes the table of its methods. [-0, +1, m] */
 void next_bind(lua_State *L);
-
-#endif

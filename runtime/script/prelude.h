@@ -1,15 +1,15 @@
 /* The program's files in Lua (lua/), linked in: scripts/embed-lua.sh writes them as C.
  * They are not searched for at run time, so the program runs from anywhere.
  * Used by script.c, by the commands that show or write these files, and by what compiles them. */
-#ifndef LUNARCH_PRELUDE_H
-#define LUNARCH_PRELUDE_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
 
 struct prelude_file {
-	const char *name; /* "exec": lua/api/exec.lua; "lunarch.retry": lua/lunarch/retry.lua; "locks/s3":
-	                   * lua/locks/s3.lua; NULL after the last */
+	/* "exec": lua/api/exec.lua; "lunarch.retry": lua/lunarch/retry.lua; "locks/s3": lua/locks/s3.lua; NULL after
+	 * the last */
+	const char *name;
 	const char *text; /* bytecode, if Lua is linked in and the file is of lua/; scripts/compile-lua.c writes it */
 	size_t len;
 };
@@ -30,5 +30,3 @@ static inline const struct prelude_file *prelude_find(const char *name)
 			return f;
 	return NULL;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A request to a term's script, as a task of the term, and its one reply to the elector.
  * Not what is asked for: that is the Lua function's. Used by term.c. */
-#ifndef LUNARCH_SCRIPT_REQUEST_H
-#define LUNARCH_SCRIPT_REQUEST_H
+#pragma once
 
 #include "script/election.h"
 
@@ -10,5 +9,3 @@
 void request_begin(struct scope *scope, struct election *e, int function, const struct wire_request *m);
 
 void request_refuse(const struct election *e, uint64_t request, const char *why);
-
-#endif

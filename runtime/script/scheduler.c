@@ -201,12 +201,11 @@ static void task_arm(struct task *t, lua_State *L)
 
 /* The count hook, which interrupts a task that is over. It stays set, so that a script cannot go on by catching the
  * error. If a coroutine has run in such a task, and now runs in one that is not over, the hook is removed. */
-static void enforce(lua_State *L, lua_Debug *ar)
+static void enforce(lua_State *L, lua_Debug *)
 {
 	struct task *t = sched_of(L)->running;
 	const char *why = t ? task_over(t) : NULL;
 
-	(void)ar;
 	if (!why) {
 		lua_sethook(L, NULL, 0, 0);
 		return;
@@ -475,11 +474,10 @@ static int error_report(lua_State *L)
 	return 1;
 }
 
-static int body_ended(lua_State *L, int status, lua_KContext ctx)
+static int body_ended(lua_State *L, int status, lua_KContext)
 {
 	struct task *t = sched_of(L)->running;
 
-	(void)ctx;
 	if (status == LUA_OK || status == LUA_YIELD)
 		return lua_gettop(L) - 1; /* the results, above the handler */
 	t->failed = true;

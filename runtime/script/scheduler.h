@@ -5,8 +5,7 @@
  * A scope or task that is cancelled is over for good: every wait in it raises, not only the first one. Code that does
  * not wait is interrupted with an error. It may then run some more instructions to clean up, and fewer after each
  * further interruption, until the task ends. */
-#ifndef LUNARCH_SCHEDULER_H
-#define LUNARCH_SCHEDULER_H
+#pragma once
 
 #include "base/log.h"
 #include "loop/timeline.h"
@@ -171,5 +170,3 @@ int sched_relay(lua_State *L, lua_KContext ctx, lua_KFunction k); /* yields that
 bool sched_is_task(lua_State *L);                                 /* L is a task's own coroutine */
 bool sched_parked(lua_State *L);                                  /* L is inside a wait, its own or a passed-on one */
 void sched_unpark(lua_State *L);                                  /* the first call of sched_relay's continuation */
-
-#endif

@@ -77,10 +77,8 @@ void script_push_use(lua_State *L)
 }
 
 /* lunarch.exit([code]): a clean stop of the whole program. The task does not go on. */
-static int gone_on(lua_State *L, int status, lua_KContext ctx)
+static int gone_on(lua_State *L, int, lua_KContext)
 {
-	(void)status;
-	(void)ctx;
 	sched_resumed(L);
 	return 0;
 }

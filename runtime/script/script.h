@@ -3,8 +3,7 @@
  * The script: its Lua state, how it is loaded, and the elector's messages, which start its hooks.
  * Not the process around it (worker.c): it has no sockets, handles no signals, does not exit, and knows no lock.
  * Used by the worker, by check and by the simulation. The hooks are run by election.c and term.c. */
-#ifndef LUNARCH_SCRIPT_H
-#define LUNARCH_SCRIPT_H
+#pragma once
 
 #include "process/wire.h"
 #include "script/script_state.h"
@@ -25,5 +24,3 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w);
 /* Pushes the function use(name), which returns what the file NAME.lua of lua/ returns. It runs each file once. [-0, +1,
  * m] */
 void script_push_use(lua_State *L);
-
-#endif

@@ -1,8 +1,7 @@
 /* What the parts of a script share: its Lua state, its elections, and the way to the elector.
  * Not how a script is loaded and driven (script.h).
  * Used by script.c, election.c, term.c and checkpoint.c; by others only for struct script_spec. */
-#ifndef LUNARCH_SCRIPT_STATE_H
-#define LUNARCH_SCRIPT_STATE_H
+#pragma once
 
 #include "base/buf.h"
 #include "process/deadline_page.h"
@@ -64,5 +63,3 @@ void script_hook_failed(struct script *s, uint32_t slot, const struct log_about 
                         const struct outcome *o);
 
 void script_push_internal(struct script *s, const char *name); /* [-0, +1, m] */
-
-#endif

@@ -1,8 +1,7 @@
 /* A term as the script sees it: on_leading and what it starts, on_stopping, then on_stopped; their `term` object.
  * It does not decide when a term begins and ends: the elector does, by messages and by the page.
  * Used by script.c, which passes the messages. */
-#ifndef LUNARCH_TERM_H
-#define LUNARCH_TERM_H
+#pragma once
 
 #include "script/election.h"
 
@@ -25,5 +24,3 @@ void term_bind_requests(lua_State *L, struct script *s);
 
 /* Defines the class of `term` objects and pushes the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);
-
-#endif

@@ -1,8 +1,7 @@
 /* One question to an HTTP server at a Unix socket of this machine, and its answer.
  * Not a client of HTTP for anything else: the server is one of ours (server.h). It blocks.
  * Used by ctl. */
-#ifndef LUNARCH_ASK_H
-#define LUNARCH_ASK_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -14,5 +13,3 @@ int ask_unix(const char *path, const char *method, const char *target, int timeo
 
 /* Appends text as it may stand in a query. */
 void ask_encode(struct buf *out, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sockets to listen at: TCP addresses, and Unix sockets in the file system, where what a killed process left is
  * replaced and what lives is not. Not a server (server.h). Used by admin/admin.c, runner/control.c and ask.c. */
-#ifndef LUNARCH_LISTENER_H
-#define LUNARCH_LISTENER_H
+#pragma once
 
 #include "base/err.h"
 
@@ -43,5 +42,3 @@ int listener_address(const char *path, struct sockaddr_un *sa, struct err *err);
 /* A connected socket that does not block, or -1 with errno. While the listener's queue is full it waits, for at most
  * timeout_ms (0: not at all), then fails with EAGAIN. */
 int listener_connect(const struct sockaddr_un *sa, int timeout_ms);
-
-#endif

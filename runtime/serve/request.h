@@ -2,8 +2,7 @@
  * the few headers that matter here.
  * Not a connection (server.h). It takes no request that has a body: what is asked for stands in the URL.
  * Used by server.c. */
-#ifndef LUNARCH_REQUEST_H
-#define LUNARCH_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ struct request {
 int request_parse(struct request *r, char *bytes, size_t len);
 
 const char *request_param(const struct request *r, const char *name); /* NULL: not given */
-
-#endif

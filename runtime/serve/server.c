@@ -18,8 +18,9 @@ enum client_state {
 	CLIENT_WAITS,   /* the answer is not known */
 	CLIENT_READS,   /* the answer is being sent */
 	CLIENT_STREAMS, /* a stream is */
-	CLIENT_LEAVES, /* all was sent: what it still sends is dropped until it hangs up. A close before that could make
-	                  the kernel drop the answer, too (RFC 9112, 9.6) */
+	/* all was sent: what it still sends is dropped until it hangs up. A close before that could make the kernel
+	 * drop the answer, too (RFC 9112, 9.6) */
+	CLIENT_LEAVES,
 };
 
 struct client {
@@ -243,11 +244,10 @@ static int client_write(struct client *c)
 	return 0;
 }
 
-static void client_on_writable(struct ev_loop *loop, ev_io *w, int events)
+static void client_on_writable(struct ev_loop *loop, ev_io *w, int)
 {
 	struct client *c = w->data;
 
-	(void)events;
 	if (c->broken || client_write(c) < 0) {
 		client_free(c);
 		return;
@@ -267,13 +267,12 @@ static void client_on_writable(struct ev_loop *loop, ev_io *w, int events)
 	shutdown(w->fd, SHUT_WR);
 }
 
-static void client_on_readable(struct ev_loop *loop, ev_io *w, int events)
+static void client_on_readable(struct ev_loop *loop, ev_io *w, int)
 {
 	struct client *c = w->data;
 	char bytes[REQUEST_MAX];
 	bool drops = c->state == CLIENT_STREAMS || c->state == CLIENT_LEAVES;
 
-	(void)events;
 	if (!drops && c->in.len >= sizeof bytes) { /* while it waits for an answer it has sent more than fits */
 		ev_io_stop(loop, w);
 		return;
@@ -294,11 +293,10 @@ static void client_on_readable(struct ev_loop *loop, ev_io *w, int events)
 
 /* Who sends a request byte by byte is not given more time with each of them: the timer runs since the last answer. A
  * stream's reader that has read all is sent a comment, so that both ends notice when the other has gone. */
-static void client_on_idle(struct ev_loop *loop, ev_timer *w, int events)
+static void client_on_idle(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct client *c = w->data;
 
-	(void)events;
 	if (c->state != CLIENT_STREAMS || c->out.len) {
 		client_free(c);
 		return;
@@ -375,21 +373,19 @@ static void client_new(struct server *s, int fd)
 	answer_fini(&a);
 }
 
-static void server_on_rested(struct ev_loop *loop, ev_timer *w, int events)
+static void server_on_rested(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct server *s = w->data;
 
-	(void)events;
 	ev_io_start(loop, &s->accepts);
 }
 
 /* Without descriptors the loop would be told of the same connection again and again: it waits for a moment. */
-static void server_on_connection(struct ev_loop *loop, ev_io *w, int events)
+static void server_on_connection(struct ev_loop *loop, ev_io *w, int)
 {
 	struct server *s = w->data;
 	size_t count = 0;
 
-	(void)events;
 	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
 		ev_io_stop(loop, w);

@@ -4,8 +4,7 @@
  * Not for the internet: no TLS, no passwords, no bodies of requests. It gives away nothing by itself: the handler makes
  * what is answered. Clients may be slow, many, or hostile: none of them delays the loop or another client.
  * Used by admin/admin.c (--listen) and runner/control.c. */
-#ifndef LUNARCH_SERVER_H
-#define LUNARCH_SERVER_H
+#pragma once
 
 #include "base/buf.h"
 #include "serve/request.h"
@@ -53,5 +52,3 @@ void server_answer(struct server *s, uint64_t ticket, int status, const struct b
 
 size_t server_streams(const struct server *s);                 /* how many there are */
 void server_push(struct server *s, const struct buf *message); /* to each of them. Not from inside a handler. */
-
-#endif

@@ -171,17 +171,15 @@ static void service_want(struct service *s, enum service_aim aim)
 		timer_after(s->loop, &s->again, 0);
 }
 
-static void service_on_again(struct ev_loop *loop, ev_timer *w, int revents)
+static void service_on_again(struct ev_loop *, ev_timer *w, int)
 {
-	(void)loop, (void)revents;
 	service_try(w->data);
 }
 
-static void service_on_bound(struct ev_loop *loop, ev_timer *w, int revents)
+static void service_on_bound(struct ev_loop *, ev_timer *w, int)
 {
 	struct service *s = w->data;
 
-	(void)loop, (void)revents;
 	log_event(
 		LOG_WARN, &s->about, "service_late",
 		"the Service %s may still lead here: the term ends all the same, and the next leader takes its place%s%s",

@@ -4,8 +4,7 @@
  * withdraws when the term ends, and tries again what fails.
  * Not a part of the election: no term waits for it but for a bounded withdrawal, which runner/service_order.h puts
  * before the stop. Used by that, by admin to show it, and by `lunarch check`. */
-#ifndef LUNARCH_SERVICE_H
-#define LUNARCH_SERVICE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -67,5 +66,3 @@ void service_tell(const struct service *s, struct buf *out);
  * of their own and wait for SERVICE_CHECK_WITHIN. 0, or -1 with *err. */
 #define SERVICE_CHECK_WITHIN (5 * NSEC_PER_SEC)
 int service_check(struct service *s, nsec within, struct err *err);
-
-#endif

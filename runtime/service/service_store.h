@@ -1,8 +1,7 @@
 /* Where a Service's address is kept, under compare-and-swap: what a module gives (base/module.h).
  * Not a decision: when to write, and how often to try, is service.c's. Used by service.c; locks/kubernetes has the one
  * there is. */
-#ifndef LUNARCH_SERVICE_STORE_H
-#define LUNARCH_SERVICE_STORE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -52,5 +51,3 @@ struct service_ops {
 	              void *arg);
 	void (*close)(struct service_store *s); /* what is under way ends, without done */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* Which Service is kept at the leader's address, as `--service [NAMESPACE/]NAME[:PORT]` says it, and that address.
  * Not whether there is such a Service: the store knows (service_store.h).
  * Used by the commands run, exec and check, and by service.c. */
-#ifndef LUNARCH_SERVICE_TARGET_H
-#define LUNARCH_SERVICE_TARGET_H
+#pragma once
 
 #include "base/err.h"
 
@@ -26,5 +25,3 @@ int service_target_parse(struct service_target *t, const char *text, struct err 
  * such names, but kube-proxy takes addresses alone, and nothing says what a name would mean
  * (kubernetes.io/docs/reference/kubernetes-api, EndpointSlice v1, addressType). */
 int service_host(const char *address, char host[SERVICE_HOST_SIZE], struct err *err);
-
-#endif

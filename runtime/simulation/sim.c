@@ -145,15 +145,13 @@ static void sim_on_each(struct sim *s, struct sim_node *only, void (*f)(struct s
 			f(s, s->nodes[i], number);
 }
 
-static void fault_partition(struct sim *s, struct sim_node *n, double number)
+static void fault_partition(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	n->link.cut = true;
 }
 
-static void fault_heal(struct sim *s, struct sim_node *n, double number)
+static void fault_heal(struct sim *s, struct sim_node *n, double)
 {
-	(void)number;
 	n->link.cut = false;
 	sim_store_healed(s->store);
 }
@@ -164,50 +162,43 @@ static void fault_pause(struct sim *s, struct sim_node *n, double number)
 		n->paused_until = s->now + number;
 }
 
-static void fault_wake(struct sim *s, struct sim_node *n, double number)
+static void fault_wake(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	if (n->paused_until > 0)
 		sim_node_wake(n);
 }
 
-static void fault_clock(struct sim *s, struct sim_node *n, double number)
+static void fault_clock(struct sim *, struct sim_node *n, double number)
 {
-	(void)s;
 	n->ahead_us = (int64_t)(number * 1e6);
 }
 
-static void fault_crash(struct sim *s, struct sim_node *n, double number)
+static void fault_crash(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	if (n->up)
 		sim_node_crash(n);
 }
 
-static void fault_start(struct sim *s, struct sim_node *n, double number)
+static void fault_start(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	if (!n->up)
 		sim_node_start(n);
 }
 
-static void fault_stop(struct sim *s, struct sim_node *n, double number)
+static void fault_stop(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	if (n->up)
 		sim_node_stop(n);
 }
 
-static void fault_kill_worker(struct sim *s, struct sim_node *n, double number)
+static void fault_kill_worker(struct sim *, struct sim_node *n, double)
 {
-	(void)s, (void)number;
 	if (n->up)
 		sim_node_kill_worker(n);
 }
 
-static void fault_resign(struct sim *s, struct sim_node *n, double number)
+static void fault_resign(struct sim *, struct sim_node *n, double number)
 {
-	(void)s;
 	if (n->up)
 		sim_node_resign(n, number);
 }

@@ -4,8 +4,7 @@
  * A simulated cluster: several nodes that run the same script, each with the real elector and the real Lua half, on a
  * simulated store, network and time. Not processes: nothing is started, and a hook that computes takes no time. Not the
  * simulator of the lease (tests/sim). Used by the command test; sim.c and sim_node.c are its two halves. */
-#ifndef LUNARCH_SIM_H
-#define LUNARCH_SIM_H
+#pragma once
 
 #include "election/elector.h"
 #include "config/election_settings.h"
@@ -173,9 +172,7 @@ void sim_node_wake(struct sim_node *n);                         /* from a pause 
 void sim_node_fire(struct sim_node *n);                         /* the earliest of its timers */
 double sim_node_first(const struct sim_node *n);                /* when that is */
 bool sim_node_leads(const struct sim_node *n, const char *url); /* url NULL: any; by its script's own clock and page */
-const char *sim_node_next(const struct sim_node *n, const char *url); /* who comes next, as its elector has it; borrowed
-                                                                         until time goes on. NULL: nobody */
+/* who comes next, as its elector has it; borrowed until time goes on. NULL: nobody */
+const char *sim_node_next(const struct sim_node *n, const char *url);
 /* Its candidate in that election is to hand over (s->handover). to: "" = whoever comes next. */
 void sim_node_hand_over(struct sim_node *n, const char *url, const char *to, double timeout);
-
-#endif

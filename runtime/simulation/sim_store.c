@@ -265,12 +265,11 @@ static void read_sim(struct lock *l, struct instant by, lock_done_fn *done, void
 	sim_lock_send(sim_lock_of(l), false, by, done, arg);
 }
 
-static void write_sim(struct lock *l, const struct record *r, const struct version *expected, bool durable,
-                      struct instant by, lock_done_fn *done, void *arg)
+static void write_sim(struct lock *l, const struct record *r, const struct version *expected, bool, struct instant by,
+                      lock_done_fn *done, void *arg)
 {
 	struct sim_request *q = sim_lock_send(sim_lock_of(l), true, by, done, arg);
 
-	(void)durable;
 	record_copy(&q->record, r);
 	q->expected = *expected;
 }
@@ -336,13 +335,12 @@ static char *next_key(const char *url)
 	return mem_printf("%s.next", url);
 }
 
-static struct lock *open_next_sim(const struct lock *l, struct err *err)
+static struct lock *open_next_sim(const struct lock *l, struct err *)
 {
 	const struct sim_lock *p = (const struct sim_lock *)l;
 	char *key = next_key(l->url);
 	struct lock *next = sim_store_open(p->store, key, p->link, p->node);
 
-	(void)err;
 	free(key);
 	return next;
 }

@@ -1,8 +1,7 @@
 /* A store in memory behind a simulated network: the locks of `lunarch test`. Real lock_ops, so that the real elector
  * runs on it. Not a store to use: it forgets everything, and its time is not the machine's. Used by the simulated nodes
  * (sim_node.c). */
-#ifndef LUNARCH_SIM_STORE_H
-#define LUNARCH_SIM_STORE_H
+#pragma once
 
 #include "locks/lock.h"
 #include "loop/timeline.h"
@@ -21,8 +20,8 @@ void sim_store_free(struct sim_store *s); /* after its locks are closed */
 void sim_store_latency(struct sim_store *s, double seconds); /* each way, give or take a half */
 void sim_store_loss(struct sim_store *s, double part);       /* of the messages, 0 to 1 */
 void sim_store_refuse(struct sim_store *s, bool down);       /* it answers nothing but errors */
-void sim_store_healed(struct sim_store *s); /* to be called when a link is no longer cut: tells who watches through it
-                                               to look again */
+/* to be called when a link is no longer cut: tells who watches through it to look again */
+void sim_store_healed(struct sim_store *s);
 
 /* url: the record's key, and what people see; the next record beside it has ".next" behind that. The answers come by
  * the node's timeline: none while the node stands still. */
@@ -37,5 +36,3 @@ bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char 
 
 /* The next record beside the one of that URL. deny: nobody has the right to read or write it. */
 void sim_store_deny_next(struct sim_store *s, const char *url, bool deny);
-
-#endif

@@ -370,12 +370,11 @@ static int set_answer(lua_State *L)
 	return 0;
 }
 
-static void bail_out(int signal)
+static void bail_out(int)
 {
 	static const char text[] =
 		"Bail out! A test has computed for two minutes: does a hook, or the test, loop without waiting?\n";
 
-	(void)signal;
 	if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
 		_exit(2);
 	_exit(1);
@@ -391,9 +390,8 @@ static void limit(int seconds)
 	alarm(10 * (unsigned)seconds);
 }
 
-static int set_limit(lua_State *L)
+static int set_limit(lua_State *)
 {
-	(void)L;
 	signal(SIGPROF, bail_out);
 	signal(SIGALRM, bail_out);
 	limit(PATIENCE_S);

@@ -1,8 +1,7 @@
 /* The Lua state of a test file (lunarch test): its tests, its assertions, its stubs; TAP on stdout.
  * Not the world in which the scripts run, which is simulated (sim.h).
  * Used by the command test. */
-#ifndef LUNARCH_TESTING_H
-#define LUNARCH_TESTING_H
+#pragma once
 
 #include "base/err.h"
 
@@ -14,5 +13,3 @@ typedef int testing_fault(struct sim *s, const char *what, const char *node, dou
 /* Runs one file's tests. first: the number of its first. Returns how many failed; *count is how many there were. -1:
  * the file cannot be run, with *err. */
 int testing_run(const char *path, testing_fault *fault, int first, int *count, struct err *err);
-
-#endif

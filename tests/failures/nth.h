@@ -1,8 +1,7 @@
 /* What the programs that let the n-th allocation or system call fail share with the test that starts them: a file of
  * 64-bit words, mapped by all. Not how a call is made to fail: alloc.c and inject.c do that. Used by them;
  * tests/lib/nth.py has the same numbers. */
-#ifndef NTH_H
-#define NTH_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ static inline void nth_fired(struct nth *t, uint64_t at, uint64_t pid)
 	t->at = at;
 	t->pid = pid;
 }
-
-#endif

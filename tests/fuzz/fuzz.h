@@ -1,8 +1,7 @@
 /* What the fuzz targets share: pieces of the input, and what must hold of any input.
  * Not a target: each NAME.c is one, with corpus/NAME, and NAME.dict where words help. How to run them: CONTRIBUTING.md.
  * Used by tests/fuzz/NAME.c. */
-#ifndef FUZZ_H
-#define FUZZ_H
+#pragma once
 
 #include "base/log.h"
 
@@ -78,5 +77,3 @@ __attribute__((unused)) static void fuzz_silence(void)
 {
 	log_divert(fuzz_no_log, NULL);
 }
-
-#endif

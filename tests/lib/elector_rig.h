@@ -1,8 +1,7 @@
 /* An elector's place in a test: a loop, a file lock in a directory of its own, what an elector needs, and waiting for a
  * count. Not its user: each test has its own callbacks, but for those that need not do anything. Used by the tests of
  * tests/unit that run real electors on a file lock. */
-#ifndef ELECTOR_RIG_H
-#define ELECTOR_RIG_H
+#pragma once
 
 #include "election/elector.h"
 #include "loop/offload.h"
@@ -141,5 +140,3 @@ __attribute__((unused)) static void replace(const struct record *r)
 	if (rename(new, path) < 0)
 		perror("rename");
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Makes the next calls of pthread_create fail, as they do where pids.max or ulimit -u is reached.
  * Threads that are there go on.
  * Used by tests/unit of what works on threads (loop/offload.h). */
-#ifndef FEW_THREADS_H
-#define FEW_THREADS_H
+#pragma once
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,5 +24,3 @@ int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(voi
 	}
 	return real(id, attr, start, arg);
 }
-
-#endif

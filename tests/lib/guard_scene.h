@@ -1,8 +1,7 @@
 /* A guard in a process of its own, whose supervisor is the test: it sends orders and reads notes.
  * Not how the elector starts a guard, nor what it makes of the notes: supervisor.c.
  * Used by tests/unit/process/test_guard.c and test_guard_orders.c. */
-#ifndef GUARD_SCENE_H
-#define GUARD_SCENE_H
+#pragma once
 
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
@@ -178,5 +177,3 @@ __attribute__((unused)) static int count_marked(const char *mark)
 		pclose(f);
 	return n;
 }
-
-#endif

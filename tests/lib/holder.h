@@ -1,8 +1,7 @@
 /* A holder: a process that pauses, and has the evidence that an elector has, so that its death can be proved.
  * Not a tree of processes: what it starts first is the test's.
  * Used by tests/unit/election. */
-#ifndef HOLDER_H
-#define HOLDER_H
+#pragma once
 
 #include "election/death_proof.h"
 #include "lease/record.h"
@@ -76,5 +75,3 @@ static void bury(struct holder *h)
 		unlink(h->record.tree);
 	record_fini(&h->record);
 }
-
-#endif

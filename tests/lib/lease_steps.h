@@ -1,8 +1,7 @@
 /* Steps of one lease machine at simulated seconds: what it is told, and what it asks for then.
  * Not what must come of that: the tests say so.
  * Used by tests/unit/lease/test_lease.c and test_lease_turns.c. */
-#ifndef LEASE_STEPS_H
-#define LEASE_STEPS_H
+#pragma once
 
 #include "lease/lease.h"
 
@@ -99,5 +98,3 @@ static void see(double s, struct lease_sight sight)
 	step(s, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 	read_done(s, sight);
 }
-
-#endif

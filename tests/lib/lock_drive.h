@@ -1,8 +1,7 @@
 /* A lock driven from a test: start an operation, run the loop until it is done, look at the result.
  * Not an elector: no times, no retries.
  * Used by tests/unit/test_lock_*.c. */
-#ifndef LOCK_DRIVE_H
-#define LOCK_DRIVE_H
+#pragma once
 
 #include "base/mem.h"
 #include "base/nonce.h"
@@ -160,5 +159,3 @@ __attribute__((unused)) static void drive_wait_changes(struct drive *d, int want
 		ev_run(d->env.loop, EVRUN_ONCE);
 	ev_unref(d->env.loop);
 }
-
-#endif

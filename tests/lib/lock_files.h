@@ -1,8 +1,7 @@
 /* Files beside a file lock, and sentences about what it answers.
  * Not the lock: lock_drive.h drives it.
  * Used by tests/unit/locks/file. */
-#ifndef LOCK_FILES_H
-#define LOCK_FILES_H
+#pragma once
 
 #include "locks/lock.h"
 #include "tap.h"
@@ -60,5 +59,3 @@ static void has(const char *text, const char *what, const char *sentence)
 	if (!ok(strstr(text, what) != NULL, "%s", sentence))
 		printf("# '%s' is not in: %s\n", what, text);
 }
-
-#endif

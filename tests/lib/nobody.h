@@ -1,8 +1,7 @@
 /* What an elector's user must have, where a test does not look at it.
  * Not a user: each test has the calls that it is about.
  * Used by the tests of tests/unit that run real electors. */
-#ifndef NOBODY_H
-#define NOBODY_H
+#pragma once
 
 #include "election/elector.h"
 
@@ -25,5 +24,3 @@ __attribute__((unused)) static void not_finished(void *arg, bool left)
 {
 	(void)arg, (void)left;
 }
-
-#endif

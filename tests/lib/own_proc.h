@@ -1,7 +1,6 @@
 /* A /proc without the processes of other tests: one of the same user that cannot be read leaves a death unproved, as it
  * should. Not for tests of namespaces. Used first of all by the tests that prove deaths. */
-#ifndef OWN_PROC_H
-#define OWN_PROC_H
+#pragma once
 
 #include <sched.h>
 #include <signal.h>
@@ -47,5 +46,3 @@ static inline void own_proc(void)
 	if ((child = own_proc_fork()) != 0)
 		own_proc_wait(child);
 }
-
-#endif

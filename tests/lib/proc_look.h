@@ -1,8 +1,7 @@
 /* What /proc says of a process of a test: its state, and its only child.
  * Not what Lunarch makes of that: base/proc.h and base/proc_tree.h have tests of their own.
  * Used by tests/unit of what has processes. */
-#ifndef PROC_LOOK_H
-#define PROC_LOOK_H
+#pragma once
 
 #include "base/proc.h"
 #include "base/proc_tree.h"
@@ -29,5 +28,3 @@ __attribute__((unused)) static pid_t child_of(pid_t pid)
 	tree_walk(&below, pid, remember_child, &child);
 	return child;
 }
-
-#endif

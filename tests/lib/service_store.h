@@ -1,8 +1,7 @@
 /* A store of --service that answers when the test says so: the table of its calls, and what was asked last.
  * Not a cluster: tests/cluster/kubernetes/service.py has one.
  * Used by tests/unit/service and tests/unit/runner. */
-#ifndef SERVICE_STORE_H
-#define SERVICE_STORE_H
+#pragma once
 
 #include "service/service.h"
 #include "tap.h"
@@ -54,5 +53,3 @@ static void answer(enum service_outcome outcome, bool wrote, const char *why)
 	store.busy = false;
 	store.done(store.arg, &r);
 }
-
-#endif

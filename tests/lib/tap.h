@@ -1,8 +1,7 @@
 /* Thirty lines of TAP for C tests: ok, is, plan at the end.
  * Not a framework: a test is a main() that calls sentences and returns tap_done().
  * Used by tests/unit and tests/sim. */
-#ifndef TAP_H
-#define TAP_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ __attribute__((unused)) static int tap_done(void)
 	printf("1..%d\n", tap_count);
 	return tap_failed != 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The election simulated: the real lease machine in three to five electors, one store, a bad network, bad clocks.
  * Not a model of the rules: every decision is made by runtime/lease. What is modelled is the world around it.
  * Used by tests/sim/main.c and by the mutants, which link a broken lease machine in its place. */
-#ifndef SIM_H
-#define SIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ struct sim_result {
 
 /* One election from one seed; deterministic. trace: say every event on stdout. */
 struct sim_result sim_run(uint64_t seed, bool trace);
-
-#endif

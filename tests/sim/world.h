@@ -1,7 +1,6 @@
 /* The simulated world, for the files that make it go on: sim.c, and sim_next.c, which has the record N.
  * Not for others, which use sim.h. */
-#ifndef WORLD_H
-#define WORLD_H
+#pragma once
 
 #include "sim.h"
 
@@ -232,5 +231,3 @@ bool next_is_other(const struct world *w, const struct node *n, const struct con
 void next_leads(struct world *w, int i);
 bool next_fault(struct world *w, int i); /* false: another fault is due */
 void next_happen(struct world *w, const struct happening *h);
-
-#endif

@@ -147,11 +147,10 @@ static void call_give_up(struct kube_call *c, const struct err *why)
 	call_arm(c, 0);
 }
 
-static void call_on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void call_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct kube_call *c = w->data;
 
-	(void)loop, (void)events;
 	if (!c->gave_up && !c->waits) {
 		call_send(c); /* the wait the server asked for is over */
 		return;
@@ -259,21 +258,19 @@ static void call_on_http_done(void *arg, const struct http_result *r, const stru
 	json_decref(body);
 }
 
-static void call_on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
+static void call_on_answered(void *arg, struct http_call *, int status, const struct http_headers *)
 {
 	struct kube_call *c = arg;
 
-	(void)http, (void)headers;
 	c->streams = status == 200;
 	if (c->streams)
 		c->r.opened(c->r.arg);
 }
 
-static void call_on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
+static void call_on_data(void *arg, struct http_call *, const char *bytes, size_t len)
 {
 	struct kube_call *c = arg;
 
-	(void)http;
 	if (c->streams)
 		c->r.data(c->r.arg, bytes, len);
 	else if (c->text.len < TEXT_MAX)
@@ -435,11 +432,10 @@ static void apis_drop(void *object)
 	free(h);
 }
 
-static void *apis_make(struct lock_env *env, struct err *err)
+static void *apis_make(struct lock_env *env, struct err *)
 {
 	struct kube_apis *h = mem_zero(sizeof *h);
 
-	(void)err;
 	h->env = env;
 	lock_reaper(env); /* of credential plugins, which the end of the last api cancels */
 	return h;

@@ -6,8 +6,7 @@
  * Used by the kube lock, its watches, its events and kube_slice. Shared by all locks of a process with the same
  * kubeconfig and context. Source: kubernetes.io/docs/reference/using-api/api-concepts; API priority and fairness for
  * 429. */
-#ifndef LUNARCH_KUBE_API_H
-#define LUNARCH_KUBE_API_H
+#pragma once
 
 #include "base/buf.h"
 #include "http/http.h"
@@ -52,8 +51,8 @@ struct kube_answer {
 	struct instant sent_at; /* of the try that was answered */
 	struct json_t *object;  /* the body; NULL if it is no JSON object. Borrowed */
 	const char *message;    /* a Status' message; "" */
-	struct err err;         /* ERR_NONE if a whole answer came, whatever its status says; ERR_FULL: too large for an
-	                           object's */
+	/* ERR_NONE if a whole answer came, whatever its status says; ERR_FULL: too large for an object's */
+	struct err err;
 };
 
 /* Is it the object of this name that is missing? A 404 may also mean that the server does not know the path or the
@@ -101,5 +100,3 @@ void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_r
 
 /* Ends it: done is called with ERR_CANCELLED before this returns. No-op if it is not busy. */
 void kube_api_cancel(struct kube_call *c);
-
-#endif

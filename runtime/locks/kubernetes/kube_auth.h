@@ -1,8 +1,7 @@
 /* The credentials that requests to an API server are sent with: certificates and tokens in files that change, a
  * password, or what a plugin printed. Not a connection. What failed is tried again when it is asked for again.
  * Used by kube_api. Formats: client.authentication.k8s.io/v1 ExecCredential. */
-#ifndef LUNARCH_KUBE_AUTH_H
-#define LUNARCH_KUBE_AUTH_H
+#pragma once
 
 #include "base/err.h"
 #include "http/http.h"
@@ -18,9 +17,9 @@ struct lock_env;
 struct kube_credential {
 	int refs;
 	uint64_t number; /* another one for every change */
-	uint64_t files;  /* another one after the certificate's files have changed: older connections use the old
-	                    certificate */
-	char *token;     /* NULL: none */
+	/* another one after the certificate's files have changed: older connections use the old certificate */
+	uint64_t files;
+	char *token; /* NULL: none */
 	char *cert_pem, *key_pem;
 	struct http_tls tls; /* points into this struct and into the config */
 	int64_t expires_s;   /* wall clock, seconds since 1970; INT64_MAX: never known to */
@@ -48,5 +47,3 @@ void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w);
 /* The server refused the one with this number: unless there is a newer one already, kube_auth_take gives none until
  * another was made. false: it cannot change, so it is no use to ask again. */
 bool kube_auth_doubt(struct kube_auth *a, uint64_t number);
-
-#endif

@@ -1,8 +1,7 @@
 /* Where an API server is and what to log in with: from kubeconfig files as kubectl reads them, or a pod's service
  * account. Not a connection: tokens that change and plugins that make them are kube_auth's.
  * Used by the kube lock. Format: kubernetes.io/docs/reference/config-api/kubeconfig.v1. */
-#ifndef LUNARCH_KUBE_CONFIG_H
-#define LUNARCH_KUBE_CONFIG_H
+#pragma once
 
 #include "base/err.h"
 
@@ -48,5 +47,3 @@ void kube_config_fini(struct kube_config *c); /* secrets are wiped */
 
 /* Frees a string after wiping it. */
 void kube_wipe(char *secret);
-
-#endif

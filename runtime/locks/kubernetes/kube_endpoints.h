@@ -3,8 +3,7 @@
  * Not a client. Used by kube_slice.c. lua/lunarch/kube.lua writes the same object, by the same rules.
  * Formats: core/v1 Service; discovery.k8s.io/v1 EndpointSlice; kubernetes.io/docs/concepts/services-networking/
  * endpoint-slices, "Management" and "Ownership". */
-#ifndef LUNARCH_KUBE_ENDPOINTS_H
-#define LUNARCH_KUBE_ENDPOINTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ struct endpoints_wish {
  * finalizers). NULL: *r says why: SERVICE_FENCED: a larger token has written it; SERVICE_REFUSED: it is somebody
  * else's, or this Service must not have one of ours. */
 struct json_t *endpoints_make(const struct json_t *slice, const struct endpoints_wish *w, struct service_result *r);
-
-#endif

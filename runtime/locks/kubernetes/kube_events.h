@@ -1,8 +1,7 @@
 /* Kubernetes Events about leading, for `kubectl get events` and `kubectl describe lease`.
  * Not a part of the election: best effort, each sent once, on connections of their own, after what the election itself
  * asks for. Used by the kube lock. Format: core/v1 Event, as client-go's elector makes it. */
-#ifndef LUNARCH_KUBE_EVENTS_H
-#define LUNARCH_KUBE_EVENTS_H
+#pragma once
 
 #include "locks/kubernetes/kube_object.h"
 
@@ -31,5 +30,3 @@ void kube_events_ripen(struct kube_events *e);
 bool kube_events_send(struct kube_events *e, struct kube_api *api);
 
 void kube_events_fini(struct kube_events *e); /* what waits or is under way is given up */
-
-#endif

@@ -165,9 +165,8 @@ static void run_drain(struct kube_exec_run *r, ev_io *w)
 		ev_io_stop(r->loop, w);
 }
 
-static void run_on_output(struct ev_loop *loop, ev_io *w, int events)
+static void run_on_output(struct ev_loop *, ev_io *w, int)
 {
-	(void)loop, (void)events;
 	run_drain(w->data, w);
 }
 
@@ -183,11 +182,10 @@ static void run_on_exited(void *arg, int status)
 	run_finish(r);
 }
 
-static void run_on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void run_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct kube_exec_run *r = w->data;
 
-	(void)loop, (void)events;
 	if (r->err.code == ERR_NONE) {
 		err_set(&r->err, ERR_TIMEOUT, "it did not answer for %g s and was killed", r->limit_s);
 		kill(-r->pid, SIGKILL);

@@ -1,8 +1,7 @@
 /* One run of a credential plugin: a program that prints an ExecCredential.
  * Not a cache: kube_auth keeps what it printed. What it prints is never logged.
  * Used by kube_auth. Format: client.authentication.k8s.io/v1 and /v1beta1. */
-#ifndef LUNARCH_KUBE_EXEC_H
-#define LUNARCH_KUBE_EXEC_H
+#pragma once
 
 #include "base/err.h"
 
@@ -31,5 +30,3 @@ void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
  * caller frees afterwards (json_decref). */
 struct json_t;
 void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, struct json_t **keep);
-
-#endif

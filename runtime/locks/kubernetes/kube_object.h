@@ -2,8 +2,7 @@
  * use, and beside it everything of ours in an annotation of our own that counts only while it is about the same write.
  * Not a client: objects come in and go out as JSON.
  * Used by the kube lock. Formats: coordination.k8s.io/v1 Lease; client-go's LeaderElectionRecord. */
-#ifndef LUNARCH_KUBE_OBJECT_H
-#define LUNARCH_KUBE_OBJECT_H
+#pragma once
 
 #include "base/err.h"
 #include "lease/record.h"
@@ -70,5 +69,3 @@ int kube_object_number(const struct json_t *object, int64_t *number, struct err 
 /* The name of the write (record.h) that made the record, if that is one of ours which nobody has touched since; else
  * "". out: 33 bytes. */
 void kube_object_write_name(enum kube_kind kind, const struct json_t *object, char *out);
-
-#endif

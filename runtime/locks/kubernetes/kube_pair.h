@@ -1,8 +1,7 @@
 /* The objects of a lock in Kubernetes: one, or a pair (a ConfigMap or Endpoints, and a Lease) while clients that know
  * only one of them share the lock. What they say together: a record, a version, a token.
  * Not a client: it sends nothing. Used by the kube lock. Source: client-go's MultiLock (tools/leaderelection). */
-#ifndef LUNARCH_KUBE_PAIR_H
-#define LUNARCH_KUBE_PAIR_H
+#pragma once
 
 #include "locks/kubernetes/kube_url.h"
 #include "locks/kubernetes/kube_watch.h"
@@ -51,5 +50,3 @@ int64_t kube_pair_token(struct kube_pair *p, const struct json_t *last, const ch
 /* What the objects say together. KUBE_NOTHING: there is no record in any. KUBE_FOREIGN: *err says which part is, and
  * why. r: initialised. */
 enum kube_found kube_pair_read(const struct kube_pair *p, struct record *r, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* The URL of a lock in Kubernetes: //NAMESPACE/NAME?resource=&context=&kubeconfig=&label=&owner=.
  * Not a connection. Used by the kube lock. */
-#ifndef LUNARCH_KUBE_URL_H
-#define LUNARCH_KUBE_URL_H
+#pragma once
 
 #include "base/err.h"
 #include "locks/kubernetes/kube_object.h"
@@ -25,5 +24,3 @@ void kube_url_fini(struct kube_url *u);
 
 /* The same for every spelling of the same lock. malloc'd. */
 char *kube_url_print(const struct kube_url *u);
-
-#endif

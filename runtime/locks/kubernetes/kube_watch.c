@@ -218,11 +218,10 @@ static void watch_is_opening(struct kube_watch *w)
 	w->news(w->arg, KUBE_LOOK, NULL);
 }
 
-static void watch_on_timer(struct ev_loop *loop, ev_timer *t, int events)
+static void watch_on_timer(struct ev_loop *, ev_timer *t, int)
 {
 	struct kube_watch *w = t->data;
 
-	(void)loop, (void)events;
 	if (w->state == KUBE_WATCH_WAITING)
 		watch_open(w);
 	else if (w->state == KUBE_WATCH_OPENING)

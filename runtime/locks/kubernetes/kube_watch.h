@@ -2,8 +2,7 @@
  * Not a cache: it tells what came over the wire, in order, and when something may have been missed.
  * Used by the kube lock. Source: kubernetes.io/docs/reference/using-api/api-concepts, "efficient detection of
  * changes". */
-#ifndef LUNARCH_KUBE_WATCH_H
-#define LUNARCH_KUBE_WATCH_H
+#pragma once
 
 #include "base/buf.h"
 #include "locks/kubernetes/kube_api.h"
@@ -16,8 +15,8 @@ struct json_t;
 
 enum kube_news {
 	KUBE_CHANGED, /* object: as it is now. Never older than what came before */
-	KUBE_LOOK, /* it was deleted, or something may have been missed, or the watch has begun or stopped to deliver:
-	              look */
+	/* it was deleted, or something may have been missed, or the watch has begun or stopped to deliver: look */
+	KUBE_LOOK,
 };
 
 struct kube_watch { /* embedded in its owner's struct; zero before the first use */
@@ -26,8 +25,8 @@ struct kube_watch { /* embedded in its owner's struct; zero before the first use
 	void *arg;
 	char *path; /* of the collection, with the field selector */
 	struct kube_call call;
-	ev_timer timer; /* the next try; or the time by which it has to be open; or, when it is, by which `expected` has
-	                   to come */
+	/* the next try; or the time by which it has to be open; or, when it is, by which `expected` has to come */
+	ev_timer timer;
 	enum { KUBE_WATCH_OFF, KUBE_WATCH_OPENING, KUBE_WATCH_LIVE, KUBE_WATCH_WAITING } state;
 	bool down;    /* it does not deliver: poll */
 	bool refused; /* said already */
@@ -52,5 +51,3 @@ void kube_watch_expect(struct kube_watch *w, int64_t revision);
 /* false: it is not started, or cannot deliver at present. One that has just been begun counts: it misses nothing if it
  * opens soon. */
 bool kube_watch_delivers(const struct kube_watch *w);
-
-#endif

@@ -54,8 +54,9 @@ struct kube_lock {
 	struct lock_about *about;
 	struct lock_listing *listing; /* to fill; NULL: another operation is under way */
 	struct version expected;
-	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something
-	                         newer, which nobody has judged */
+	/* of the parts that are written, by their answers: a watch may already show something newer, which nobody
+	 * has judged */
+	struct version wrote;
 	int64_t token;
 };
 

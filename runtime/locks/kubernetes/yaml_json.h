@@ -1,8 +1,7 @@
 /* YAML, and JSON as a part of it, as JSON values.
  * Not a writer, and not for hostile giants: a document has bounds.
  * Used for kubeconfig files. */
-#ifndef LUNARCH_YAML_JSON_H
-#define LUNARCH_YAML_JSON_H
+#pragma once
 
 #include "base/err.h"
 
@@ -15,5 +14,3 @@ struct json_t;
  * that names line and column; an empty document is json_null. Values that aliases repeat are shared. At most 64
  * levels, and, each as often as it is named, 100,000 values and 8 MB of texts. */
 struct json_t *yaml_json(const char *text, size_t len, struct err *err);
-
-#endif

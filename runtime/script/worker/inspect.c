@@ -52,9 +52,8 @@ static int inspect_missing(lua_State *L)
 	return 1;
 }
 
-static void send_nothing(void *arg, const struct buf *m)
+static void send_nothing(void *, const struct buf *)
 {
-	(void)arg, (void)m;
 }
 
 void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, inspect_found *found, void *arg)

@@ -34,11 +34,10 @@ struct worker {
 /* The signal handlers, which get no argument, find their worker here. It is set once, before they are installed. */
 static const struct worker *handled;
 
-static void worker_on_interrupt(int signal)
+static void worker_on_interrupt(int)
 {
 	int error = errno;
 
-	(void)signal;
 	sched_interrupt(handled->script->sched);
 	errno = error;
 }
@@ -96,9 +95,8 @@ static void worker_on_message(void *arg, const void *bytes, size_t len)
 		worker_on_nonsense(type);
 }
 
-static void worker_on_elector_end(void *arg, size_t oversized)
+static void worker_on_elector_end(void *, size_t oversized)
 {
-	(void)arg;
 	if (oversized)
 		worker_on_nonsense((enum wire_type)0);
 	_exit(0); /* the elector has died, and the guard ends the terms */

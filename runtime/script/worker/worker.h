@@ -4,11 +4,8 @@
  * It knows no lock and no elector: it has the shared page, and gets messages.
  * Used by the guard, which forks it; by main.c, for the tests, as the role `-x worker WIREFD PAGEFD MARKSFD KEPTFD
  * LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]`. */
-#ifndef LUNARCH_WORKER_H
-#define LUNARCH_WORKER_H
+#pragma once
 
 /* argv[0] is WIREFD. go: the script runs when the guard says so there (guard_await_go); -1: at once. The process' exit
  * status. */
 int worker_main(int argc, char **argv, int go);
-
-#endif

@@ -1,8 +1,7 @@
 /* The conformance program's two halves: a script of operations on locks, and the race.
  * Not an elector: the test decides what is written, and when.
  * Used by tests/locks/conform/main.c; tests/lib/lock_driver.py speaks to it. */
-#ifndef CONFORM_H
-#define CONFORM_H
+#pragma once
 
 /* Reads commands, one JSON object a line, from stdin until it ends; prints results and notices, one JSON object a line:
  *   {"id":1,"do":"open","lock":"a","url":"..."}    ->
@@ -25,5 +24,3 @@ int conform_script(void);
 /* So many racers, each a lock with a connection of its own, in so many processes: in each round all of them write at
  * once, expecting the same version. Prints one JSON object with what happened. */
 int conform_race(const char *url, int rounds, int racers, int processes);
-
-#endif

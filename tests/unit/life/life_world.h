@@ -2,8 +2,7 @@
  * ones; workers, electors and the file of the script are models, in which everything that can happen may happen next.
  * Not the lease: of each elector only what its user sees is here (elector.h). Used by test_life_search.c and
  * test_life_walk.c. */
-#ifndef LIFE_WORLD_H
-#define LIFE_WORLD_H
+#pragma once
 
 #include "life/life.h"
 #include "life/next_hooks.h"
@@ -1609,5 +1608,3 @@ static const char *world_lacks(const struct world *w)
 			return "a candidate never leads again";
 	return NULL;
 }
-
-#endif
