@@ -8,6 +8,7 @@
 #include "locks/kubernetes/kube_config.h"
 #include "locks/kubernetes/kube_exec.h"
 #include "locks/kubernetes/kube_object.h"
+#include "kube/kube_meta.h"
 
 #include <jansson.h>
 
@@ -22,8 +23,8 @@ static void judge(enum kube_kind kind, const json_t *object)
 	record_init(&again);
 	kube_object_write_name(kind, object, name);
 	must(strlen(name) < sizeof name);
-	must(kube_object_uid(object) && kube_object_revision(object));
-	if (kube_object_number(object, &number, &err) == 0)
+	must(kube_meta_uid(object) && kube_meta_revision(object));
+	if (kube_meta_number(object, &number, &err) == 0)
 		must(number >= 0);
 	enum kube_found found = kube_object_read(kind, object, &r, &err);
 	if (found == KUBE_FOUND && *r.holder) {

@@ -4,6 +4,7 @@
 
 #include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_watch.h"
+#include "kube/kube_meta.h"
 
 #include <jansson.h>
 
@@ -47,7 +48,7 @@ static void on_news(void *arg, enum kube_news what, struct json_t *object)
 
 	must(!stopped);
 	if (what == KUBE_CHANGED) {
-		must(kube_object_number(object, &number, NULL) == 0 && number > newest);
+		must(kube_meta_number(object, &number, NULL) == 0 && number > newest);
 		newest = number;
 	} else {
 		newest = 0; /* it may begin anew from what the server has */

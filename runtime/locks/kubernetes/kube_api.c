@@ -2,7 +2,7 @@
 
 #include "base/json_bound.h"
 #include "base/mem.h"
-#include "locks/kubernetes/kube_object.h"
+#include "kube/kube_meta.h"
 #include "locks/kubernetes/kube_proxy.h"
 #include "locks/lock.h"
 #include "loop/timer_after.h"

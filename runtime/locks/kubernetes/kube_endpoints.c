@@ -1,7 +1,7 @@
 #include "locks/kubernetes/kube_endpoints.h"
 
 #include "base/mem.h"
-#include "locks/kubernetes/kube_object.h"
+#include "kube/kube_meta.h"
 #include "service/service_store.h"
 
 #include <errno.h>
@@ -203,9 +203,9 @@ static json_t *new_slice(const struct endpoints_wish *w)
 static void put_owner(json_t *slice, const json_t *service)
 {
 	json_t *owner = json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "v1", "kind", "Service", "name",
-	                          name_of(service), "uid", kube_object_uid(service));
+	                          name_of(service), "uid", kube_meta_uid(service));
 
-	kube_object_own(slice, owner);
+	kube_meta_own(slice, owner);
 	json_decref(owner);
 }
 

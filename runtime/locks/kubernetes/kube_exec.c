@@ -6,7 +6,7 @@
 #include "base/spawn.h"
 #include "lease/record.h"
 #include "locks/kubernetes/kube_config.h"
-#include "locks/kubernetes/kube_object.h"
+#include "kube/kube_meta.h"
 #include "locks/lock.h"
 #include "loop/reaper.h"
 #include "loop/timer_after.h"

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/json_bound.h"
 #include "base/mem.h"
+#include "kube/kube_meta.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -27,35 +28,6 @@ static const char *transitions_key(enum kube_kind kind)
 }
 
 /* ---- looking into an object ---- */
-
-const char *kube_text(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-const char *kube_object_uid(const json_t *object)
-{
-	return kube_text(json_object_get(object, "metadata"), "uid");
-}
-
-const char *kube_object_revision(const json_t *object)
-{
-	return kube_text(json_object_get(object, "metadata"), "resourceVersion");
-}
-
-int kube_object_number(const json_t *object, int64_t *number, struct err *err)
-{
-	const char *text = kube_object_revision(object);
-	size_t len = strlen(text);
-
-	if (len == 0 || len > 18 || strspn(text, "0123456789") != len)
-		return err_set(err, ERR_INVALID,
-		               "metadata.resourceVersion is \"%.40s\", expected a number of at most 18 digits", text);
-	*number = strtoll(text, NULL, 10);
-	return 0;
-}
 
 static const json_t *annotation(const json_t *object, const char *name)
 {
@@ -259,7 +231,7 @@ static enum kube_found read_both(enum kube_kind kind, const json_t *object, stru
 		err_set(err, ERR_INVALID, "it has no metadata");
 		return KUBE_FOREIGN;
 	}
-	if (kube_object_number(object, &number, err) < 0 || read_public(kind, object, p, err) < 0)
+	if (kube_meta_number(object, &number, err) < 0 || read_public(kind, object, p, err) < 0)
 		return KUBE_FOREIGN;
 	int there = read_ours(object, ours, err);
 	if (there < 0)
@@ -322,17 +294,6 @@ static void put_public(enum kube_kind kind, json_t *to, const struct record *r)
 	                    json_integer(r->transitions > INT32_MAX ? INT32_MAX : r->transitions));
 }
 
-/* The object at key, made if there is none. Borrowed. */
-static json_t *child(json_t *object, const char *key)
-{
-	json_t *value = json_object_get(object, key);
-
-	if (json_is_object(value))
-		return value;
-	json_object_set_new(object, key, json_object());
-	return json_object_get(object, key);
-}
-
 /* On one line: a JSON text has no line breaks but those between its values. */
 static char *one_line(char *text)
 {
@@ -352,7 +313,7 @@ static void put_ours(json_t *object, const struct record *r)
 {
 	char *text = one_line(record_print(r));
 
-	json_object_set_new(child(child(object, "metadata"), "annotations"), KUBE_RECORD_ANNOTATION, json_string(text));
+	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_RECORD_ANNOTATION, json_string(text));
 	free(text);
 }
 
@@ -360,41 +321,23 @@ static void put_record(enum kube_kind kind, json_t *object, const struct record 
 {
 	put_ours(object, r);
 	if (kind == KUBE_LEASE) {
-		put_public(kind, child(object, "spec"), r);
+		put_public(kind, kube_child(object, "spec"), r);
 		return;
 	}
 	json_t *record = json_object();
 	put_public(kind, record, r);
 	char *text = json_dumps(record, JSON_COMPACT | JSON_PRESERVE_ORDER);
-	json_object_set_new(child(child(object, "metadata"), "annotations"), KUBE_LEADER_ANNOTATION, json_string(text));
+	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_LEADER_ANNOTATION, json_string(text));
 	free(text);
 	json_decref(record);
-}
-
-void kube_object_own(json_t *object, const json_t *owner)
-{
-	json_t *metadata = child(object, "metadata");
-	json_t *list = json_object_get(metadata, "ownerReferences"), *each;
-	size_t i;
-
-	json_array_foreach(list, i, each)
-	{
-		if (json_equal(json_object_get(each, "uid"), json_object_get(owner, "uid")))
-			return;
-	}
-	if (!list) {
-		list = json_array();
-		json_object_set_new(metadata, "ownerReferences", list);
-	}
-	json_array_append_new(list, json_deep_copy(owner));
 }
 
 static void put_extras(json_t *object, const struct kube_extras *extras)
 {
 	if (extras && extras->labels)
-		json_object_update(child(child(object, "metadata"), "labels"), (json_t *)extras->labels);
+		json_object_update(kube_child(kube_child(object, "metadata"), "labels"), (json_t *)extras->labels);
 	if (extras && extras->owner)
-		kube_object_own(object, extras->owner);
+		kube_meta_own(object, extras->owner);
 }
 
 json_t *kube_object_write(enum kube_kind kind, const json_t *old, const char *ns, const char *name,
@@ -405,7 +348,7 @@ json_t *kube_object_write(enum kube_kind kind, const json_t *old, const char *ns
 
 	json_object_set_new(object, "apiVersion", json_string(k->api_version));
 	json_object_set_new(object, "kind", json_string(k->kind));
-	json_t *metadata = child(object, "metadata");
+	json_t *metadata = kube_child(object, "metadata");
 	json_object_set_new(metadata, "name", json_string(name));
 	json_object_set_new(metadata, "namespace", json_string(ns));
 	json_object_del(metadata, "managedFields");

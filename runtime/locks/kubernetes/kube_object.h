@@ -5,18 +5,13 @@
 #pragma once
 
 #include "base/err.h"
+#include "kube/kube_url.h"
 #include "lease/record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct json_t;
-
-enum kube_kind {
-	KUBE_LEASE,
-	KUBE_CONFIGMAP,
-	KUBE_ENDPOINTS,
-};
 
 /* What the API calls a kind. */
 struct kube_resource {
@@ -50,21 +45,6 @@ struct kube_extras {
  * by itself when they are not sent); old NULL: a new one. The caller's. */
 struct json_t *kube_object_write(enum kube_kind kind, const struct json_t *old, const char *ns, const char *name,
                                  const struct record *r, const struct kube_extras *extras);
-
-/* Adds an ownerReference, unless that uid owns it already. The server's collector takes away those of owners that are
- * gone. */
-void kube_object_own(struct json_t *object, const struct json_t *owner);
-
-/* "" if there is no such text. */
-const char *kube_text(const struct json_t *object, const char *key);
-
-/* metadata.uid and metadata.resourceVersion; "" if it has none. */
-const char *kube_object_uid(const struct json_t *object);
-const char *kube_object_revision(const struct json_t *object);
-
-/* The resourceVersion as a number, which is what it has been in every API server: tokens and the order of watch events
- * rest on it. -1 with *err: it is none. */
-int kube_object_number(const struct json_t *object, int64_t *number, struct err *err);
 
 /* The name of the write (record.h) that made the record, if that is one of ours which nobody has touched since; else
  * "". out: 33 bytes. */

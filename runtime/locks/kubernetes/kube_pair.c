@@ -1,6 +1,7 @@
 #include "locks/kubernetes/kube_pair.h"
 
 #include "base/mem.h"
+#include "kube/kube_meta.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -40,7 +41,7 @@ void kube_part_keep(struct kube_part *part, json_t *object)
 	int64_t number = 0;
 
 	if (object)
-		kube_object_number(object, &number, NULL);
+		kube_meta_number(object, &number, NULL);
 	if (object && number < part->newest)
 		return; /* a watch was faster */
 	if (number > part->newest)
@@ -58,7 +59,7 @@ void kube_version_add(struct version *v, const json_t *object)
 	size_t n = strlen(v->text);
 
 	snprintf(v->text + n, sizeof v->text - n, object ? "%s%.8s.%.18s" : "%s-", n ? "," : "",
-	         kube_object_uid(object), kube_object_revision(object));
+	         kube_meta_uid(object), kube_meta_revision(object));
 }
 
 struct version kube_pair_version(const struct kube_pair *p)
@@ -86,14 +87,14 @@ json_t *kube_pair_last(const struct kube_pair *p)
 
 int64_t kube_pair_token(struct kube_pair *p, const json_t *last, const char *write)
 {
-	const char *uid = kube_object_uid(last);
+	const char *uid = kube_meta_uid(last);
 
 	if (*write && *uid && strcmp(p->first.write, write) == 0 && strcmp(p->first.uid, uid) == 0)
 		return p->first.token;
 	snprintf(p->first.write, sizeof p->first.write, "%s", write);
 	snprintf(p->first.uid, sizeof p->first.uid, "%s", uid);
 	p->first.token = 0;
-	kube_object_number(last, &p->first.token, NULL);
+	kube_meta_number(last, &p->first.token, NULL);
 	return p->first.token;
 }
 

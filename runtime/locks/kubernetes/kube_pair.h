@@ -3,7 +3,7 @@
  * Not a client: it sends nothing. Used by the kube lock. Source: client-go's MultiLock (tools/leaderelection). */
 #pragma once
 
-#include "locks/kubernetes/kube_url.h"
+#include "kube/kube_url.h"
 #include "locks/kubernetes/kube_watch.h"
 
 struct kube_lock;

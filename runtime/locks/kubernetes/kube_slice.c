@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "locks/kubernetes/kube_api.h"
 #include "locks/kubernetes/kube_endpoints.h"
-#include "locks/kubernetes/kube_url.h"
+#include "kube/kube_url.h"
 #include "service/service_store.h"
 
 #include <jansson.h>

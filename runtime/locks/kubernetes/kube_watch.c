@@ -3,7 +3,7 @@
 #include "base/json_bound.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "locks/kubernetes/kube_object.h"
+#include "kube/kube_meta.h"
 #include "locks/lock_url.h"
 #include "loop/timer_after.h"
 
@@ -46,7 +46,7 @@ static void watch_on_object(struct kube_watch *w, json_t *object)
 {
 	int64_t number;
 
-	if (kube_object_number(object, &number, NULL) < 0 || number <= w->revision)
+	if (kube_meta_number(object, &number, NULL) < 0 || number <= w->revision)
 		return;
 	w->revision = number;
 	w->news(w->arg, KUBE_CHANGED, object);
@@ -56,7 +56,7 @@ static void watch_on_bookmark(struct kube_watch *w, const json_t *object)
 {
 	int64_t number;
 
-	if (kube_object_number(object, &number, NULL) == 0 && number > w->revision)
+	if (kube_meta_number(object, &number, NULL) == 0 && number > w->revision)
 		w->revision = number;
 }
 

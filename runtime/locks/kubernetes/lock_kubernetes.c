@@ -4,10 +4,11 @@
 #include "base/module.h"
 #include "locks/kubernetes/kube_api.h"
 #include "locks/kubernetes/kube_events.h"
+#include "kube/kube_meta.h"
 #include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_pair.h"
 #include "locks/kubernetes/kube_slice.h"
-#include "locks/kubernetes/kube_url.h"
+#include "kube/kube_url.h"
 #include "locks/lock.h"
 #include "locks/lock_listing.h"
 #include "locks/lock_op.h"
@@ -265,7 +266,7 @@ static void kube_on_got(struct kube_lock *l, const struct kube_answer *a)
 		kube_fail(l, a);
 		return;
 	}
-	if (there && (!a->object || kube_object_number(a->object, &number, &why) < 0)) {
+	if (there && (!a->object || kube_meta_number(a->object, &number, &why) < 0)) {
 		kube_look_failed(l);
 		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
 		             a->object ? why.text : "no JSON");
@@ -310,7 +311,7 @@ static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer
 
 	if (!a->object)
 		return err_set(err, ERR_INVALID, "the API server's answer is no JSON") == 0;
-	if (kube_object_number(a->object, &number, err) < 0)
+	if (kube_meta_number(a->object, &number, err) < 0)
 		return false;
 	kube_object_write_name(l->pair.part[l->at].kind, a->object, name);
 	if (strcmp(name, l->record->write) != 0)
@@ -374,7 +375,7 @@ static void kube_on_stored(struct kube_lock *l, const struct kube_answer *a)
 /* A change was answered by "created". No API server does that to a change that names the object's uid. */
 static void kube_fail_made(struct kube_lock *l, const struct kube_answer *a)
 {
-	const char *before = kube_object_uid(l->pair.part[l->at].object), *now = kube_object_uid(a->object);
+	const char *before = kube_meta_uid(l->pair.part[l->at].object), *now = kube_meta_uid(a->object);
 
 	lock_op_fail(
 		&l->op, LOCK_UNKNOWN, ERR_INVALID, "a change was answered by 201 (created), expected 200%s",
@@ -499,7 +500,7 @@ static void kube_delete(struct kube_lock *l)
 	const struct kube_part *p = &l->pair.part[l->at];
 	json_t *body =
 		json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions",
-	                  "uid", kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
+	                  "uid", kube_meta_uid(p->object), "resourceVersion", kube_meta_revision(p->object));
 	kube_ask(l, "DELETE", part_path(p), body, kube_on_deleted);
 }
 
@@ -539,7 +540,7 @@ static void part_on_news(void *arg, enum kube_news what, json_t *object)
 	int64_t number = 0;
 
 	if (what == KUBE_CHANGED) {
-		if (kube_object_number(object, &number, NULL) < 0 || number <= p->newest ||
+		if (kube_meta_number(object, &number, NULL) < 0 || number <= p->newest ||
 		    part_is_own_write(p, object))
 			return;
 		kube_part_keep(p, object);

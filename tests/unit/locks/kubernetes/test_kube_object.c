@@ -5,6 +5,7 @@
 #include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_pair.h"
 #include "tap.h"
+#include "kube/kube_meta.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -186,7 +187,7 @@ static void test_lease_format(void)
 	       "\"renewTime\":\"2024-05-01T12:00:02.999999Z\",\"leaseTransitions\":3}",
 	       "a Lease's spec has six digits and Z (T60)");
 	free(text);
-	ok(!*kube_object_uid(object) && !*kube_object_revision(object), "a new object goes without uid and version");
+	ok(!*kube_meta_uid(object) && !*kube_meta_revision(object), "a new object goes without uid and version");
 	json_decref(object);
 
 	r.lease_ms = 2500;
@@ -341,7 +342,7 @@ static void test_kept(void)
 	json_t *object = kube_object_write(KUBE_LEASE, old, "n", "l", &r, &extras),
 	       *m = json_object_get(object, "metadata");
 
-	ok(strcmp(kube_object_uid(object), "u-1") == 0 && strcmp(kube_object_revision(object), "77") == 0,
+	ok(strcmp(kube_meta_uid(object), "u-1") == 0 && strcmp(kube_meta_revision(object), "77") == 0,
 	   "uid and version go with every PUT");
 	ok(!json_object_get(m, "managedFields"), "managedFields are left to the server");
 	ok(json_object_size(json_object_get(m, "labels")) == 2 &&

@@ -1,4 +1,4 @@
-#include "locks/kubernetes/kube_url.h"
+#include "kube/kube_url.h"
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -3,12 +3,17 @@
 #pragma once
 
 #include "base/err.h"
-#include "locks/kubernetes/kube_object.h"
 
 #include <stddef.h>
 
 struct buf;
 struct json_t;
+
+enum kube_kind {
+	KUBE_LEASE,
+	KUBE_CONFIGMAP,
+	KUBE_ENDPOINTS,
+};
 
 struct kube_url {
 	char *ns, *name;                       /* ns "": the context's, or the pod's */
