@@ -100,7 +100,7 @@ $(BUILD)/compile-lua: scripts/compile-lua.c runtime/script/prelude.h $(BUILD)/fl
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
-$(BUILD)/page.c: runtime/admin/page.html
+$(BUILD)/page.c: runtime/program/page.html
 	@mkdir -p $(@D)
 	@echo "  EMBED $<"
 	$(Q){ echo 'extern const char admin_page_html[];'; echo 'const char admin_page_html[] = {'; \

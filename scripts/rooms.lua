@@ -6,10 +6,10 @@ local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
 local LIBRARIES <const> = { ["ev.h"] = "ev.h", ["lua.h"] = "lua", ["lauxlib.h"] = "lua", ["lualib.h"] = "lua", ["curl/curl.h"] = "curl",
 	["nghttp2/nghttp2.h"] = "nghttp2", ["openssl/ssl.h"] = "openssl" }
 -- Which files alone may include a library.
-local SOLE <const> = { curl = "runtime/http/http_internal.h", nghttp2 = "runtime/grpc/grpc.c", openssl = "runtime/tls/tls.c runtime/api/lua_mysql.c" }
+local SOLE <const> = { curl = "runtime/net/http/http_internal.h", nghttp2 = "runtime/net/grpc/grpc.c", openssl = "runtime/net/tls/tls.c runtime/script/api/lua_mysql.c" }
 -- The tests that may look inside, and why: the simulator copies a lease machine whole (a cloned virtual machine); the replay of the
 -- model's traces compares what the machine knows; what libcurl's codes mean is a table that no server of a test can fill.
-local INSIDERS <const> = { ["tests/sim/world.h"] = "lease/lease_internal.h", ["tests/unit/http/test_http.c"] = "http/http_internal.h",
+local INSIDERS <const> = { ["tests/sim/world.h"] = "lease/lease_internal.h", ["tests/unit/net/http/test_http.c"] = "net/http/http_internal.h",
 	["tests/model/replay.c"] = "lease/lease_internal.h" }
 local DOCS <const> = "docs/design.md"
 

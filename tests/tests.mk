@@ -13,11 +13,11 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules
 
 # The same program, but what follows a worker's death waits 20 ms where the program waits 1 s, and 1.2 s where it waits 60
 # (tests/cluster/sequences).
-$(BUILD)/hasty/lunarch: $(filter-out %/life/term_hooks.o,$(OBJ)) $(BUILD)/hasty/term_hooks.o | $(MODULES)
+$(BUILD)/hasty/lunarch: $(filter-out %/term/term_hooks.o,$(OBJ)) $(BUILD)/hasty/term_hooks.o | $(MODULES)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) && ln -sfn ../modules $(@D)/modules
 
-$(BUILD)/hasty/term_hooks.o: runtime/life/term_hooks.c $(BUILD)/flags
+$(BUILD)/hasty/term_hooks.o: runtime/term/term_hooks.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DTERM_BACK_OFF_FIRST_MS=20 -MMD -MP -c -o $@ $<
 
@@ -176,7 +176,7 @@ model-full: test-deps ## the larger configurations of the protocol's model: minu
 	@tests/model/check.py --full
 
 test-kube: kube-server ## the Kubernetes lock on a real API server, beside real client-go
-	@$(MAKE) all $(BUILD)/conform $(BUILD)/tests/unit/locks/kubernetes/test_kube_config
+	@$(MAKE) all $(BUILD)/conform $(BUILD)/tests/unit/kube/test_kube_config
 	@$(QUEUE) $(KUBE_QUEUE)
 
 test-deb: export LIMIT=7200

@@ -1,5 +1,5 @@
 -- exec{ "program", "argument", ..., option = ... } or exec("shell line", { option = ... }), or a list of such lists, which is a
--- pipeline. Checks the arguments, starts the programs (runtime/api/lua_exec.c), and makes the result.
+-- pipeline. Checks the arguments, starts the programs (runtime/script/api/lua_exec.c), and makes the result.
 
 local use = ...
 local check = use "options"

@@ -1,5 +1,5 @@
 -- http.get(url, options), http.post ... and http.request{ url = ..., method = ... }: checks the arguments, sends the request
--- (runtime/api/lua_http.c), repeats it where that is safe, and makes the response.
+-- (runtime/script/api/lua_http.c), repeats it where that is safe, and makes the response.
 
 local use = ...
 local check = use "options"

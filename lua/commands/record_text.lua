@@ -1,4 +1,4 @@
--- A record as people read it, and as JSON for programs. s: what `shown` of a lock's handle returns (runtime/api/lua_lock.c).
+-- A record as people read it, and as JSON for programs. s: what `shown` of a lock's handle returns (runtime/script/api/lua_lock.c).
 -- Not a judge: whether somebody leads, `state` says.
 
 return function(natives)

@@ -1,6 +1,6 @@
 -- The Lua half of a lock driver: loads a lock file, opens its store, calls its functions, and turns what they return into what the
 -- elector understands. The rule for what is not understood: a write may have been applied (unknown), a read has failed.
--- Not the process around it, which has the socket, the deadlines and the log (runtime/driver). What a lock file may look like is in
+-- Not the process around it, which has the socket, the deadlines and the log (runtime/script/driver). What a lock file may look like is in
 -- lock_file.lua.
 
 local use = ...

@@ -1,5 +1,5 @@
 -- lunarch.hash: digests, and texts for bytes: for signatures, checksums and the headers that want them. By libcrypto
--- (runtime/api/lua_hash.c). For no passwords: their digests must be slow.
+-- (runtime/script/api/lua_hash.c). For no passwords: their digests must be slow.
 
 return function(natives)
 	local core = natives.module "hash"

@@ -1,5 +1,5 @@
 -- lunarch.lock: what the record of a lock says, for who does not campaign: read, its past terms, all locks of a place, and each change.
--- Nothing here writes. What a handle is, runtime/api/lua_lock.c says. The commands (lua/commands/) use `look` and `handles`, too.
+-- Nothing here writes. What a handle is, runtime/script/api/lua_lock.c says. The commands (lua/commands/) use `look` and `handles`, too.
 
 local use = ...
 local given = use "given"

@@ -1,4 +1,4 @@
--- lunarch.mysql: statements to MariaDB and MySQL servers, on connections that stay open (runtime/api/lua_mysql.c).
+-- lunarch.mysql: statements to MariaDB and MySQL servers, on connections that stay open (runtime/script/api/lua_mysql.c).
 -- A value goes into a statement as the hexadecimal digits of its bytes, or as a number: no value, character set or SQL mode can
 -- make it anything else, a statement is one question and one answer, and each statement of the server can be asked, which its
 -- prepared statements do not allow.

@@ -1,6 +1,6 @@
 /* Messages between two processes of the program on one machine: numbers, texts and lists, read with every bound
  * checked; and macros that make of a list of fields a struct, a function that writes it, and one that reads it. Not
- * the messages: process/wire.h has those of elector and worker, locks/driver/driver_wire.h those of elector and
+ * the messages: process/wire.h has those of elector and worker, locks/lua/driver_wire.h those of elector and
  * driver. Used by those two. */
 #pragma once
 

@@ -3,7 +3,7 @@
  * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
  * Not an elector: what is written, and on what condition, is the caller's.
  * Used by check, release, ctl and the examination of a store (store_check.c). list, status, history and leader read locks
- * in Lua (runtime/api/lua_lock.c). */
+ * in Lua (runtime/script/api/lua_lock.c). */
 #pragma once
 
 #include "locks/lock.h"

@@ -8,8 +8,8 @@
 #include "commands/script_probe.h"
 #include "locks/lock.h"
 #include "process/kernel.h"
-#include "runner/run.h"
-#include "runner/run_control.h"
+#include "run/run.h"
+#include "run/run_control.h"
 #include "script/worker/worker.h"
 
 #include <errno.h>

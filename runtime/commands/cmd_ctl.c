@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/duration.h"
 #include "commands/ctl_electors.h"
-#include "runner/order_table.h"
+#include "program/order_table.h"
 
 #include <inttypes.h>
 #include <jansson.h>

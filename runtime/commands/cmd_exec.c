@@ -1,7 +1,7 @@
 #include "commands/commands.h"
 
 #include "exec/exec.h"
-#include "runner/program.h"
+#include "program/program.h"
 
 static int exec_check_arguments(const struct options *o, const char **lock)
 {

@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "base/nonce.h"
 #include "client/lock_client.h"
-#include "locks/lock_identity.h"
 #include "commands/named_lock.h"
 #include "lease/record.h"
+#include "locks/lock_identity.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "commands/commands.h"
 
-#include "runner/run.h"
-#include "runner/run_control.h"
+#include "run/run.h"
+#include "run/run_control.h"
 #include "script/worker/worker.h"
 
 static int choose_script(struct run *r)

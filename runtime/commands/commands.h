@@ -5,8 +5,8 @@
  * Used by main.c and help.c; each cmd_NAME.c implements its own. */
 #pragma once
 
-#include "runner/exit_status.h"
 #include "config/options.h"
+#include "program/exit_status.h"
 
 #include <stdio.h>
 

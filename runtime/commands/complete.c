@@ -4,8 +4,8 @@
 #include "commands/commands.h"
 #include "commands/ctl_electors.h"
 #include "locks/lock.h"
-#include "serve/ask.h"
-#include "runner/order_table.h"
+#include "net/serve/ask.h"
+#include "program/order_table.h"
 
 #include <jansson.h>
 #include <stdlib.h>

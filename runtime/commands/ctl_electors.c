@@ -2,10 +2,10 @@
 
 #include "base/mem.h"
 #include "client/lock_client.h"
-#include "runner/control.h"
-#include "runner/control_dir.h"
-#include "serve/ask.h"
-#include "serve/listener.h"
+#include "net/serve/ask.h"
+#include "net/serve/listener.h"
+#include "program/control.h"
+#include "program/control_dir.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -4,8 +4,8 @@
 #include "base/module.h"
 #include "commands/commands.h"
 #include "locks/lock.h"
+#include "program/order_table.h"
 #include "script/prelude.h"
-#include "runner/order_table.h"
 #include "script/versions.h"
 #include "version.h"
 

@@ -1,11 +1,11 @@
 #include "commands/commands.h"
 
-#include "api/api.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "client/screen.h"
 #include "commands/named_lock.h"
 #include "loop/timeline.h"
+#include "script/api/api.h"
 #include "script/bind.h"
 #include "script/script.h"
 
@@ -50,7 +50,9 @@ static int lua_host_open(struct lua_host *h, struct err *err)
 	if (!h->loop)
 		return err_set(err, ERR_SYSTEM, "cannot make an event loop");
 	timeline_init(&h->timeline, h->loop);
-	h->spec = (struct script_spec){ .loop = h->loop, .timeline = &h->timeline, .send = lua_drop };
+	h->spec = (struct script_spec){
+		.loop = h->loop, .timeline = &h->timeline, .natives = api_open, .send = lua_drop
+	};
 	h->script = script_new(&h->spec);
 	return 0;
 }

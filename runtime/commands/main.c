@@ -1,8 +1,8 @@
 #include "base/mem.h"
 #include "commands/commands.h"
-#include "driver/driver.h"
 #include "locks/lock_url.h"
 #include "process/guard.h"
+#include "script/driver/driver.h"
 #include "script/worker/worker.h"
 
 #include <fcntl.h>

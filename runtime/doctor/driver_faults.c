@@ -1,7 +1,7 @@
 #include "doctor/driver_faults.h"
 
 #include "base/mem.h"
-#include "locks/driver/driver_link.h"
+#include "locks/lua/driver_link.h"
 
 #include <errno.h>
 #include <ev.h>

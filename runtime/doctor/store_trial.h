@@ -3,8 +3,8 @@
  * Used by the examination of a store. */
 #pragma once
 
-#include "doctor/driver_faults.h"
 #include "client/lock_client.h"
+#include "doctor/driver_faults.h"
 #include "doctor/store_report.h"
 
 #include <ev.h>

@@ -589,7 +589,7 @@ void elector_free(struct elector *e)
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
 	elector_drop_written(e);
-	history_forget(history_of(e->env), e);
+	decisions_forget(decisions_of(e->env), e);
 	free(e->lease);
 	free(e->trouble);
 	saves_fini(&e->saves);

@@ -6,8 +6,8 @@
 
 #include "election/author.h"
 #include "election/death_watch.h"
+#include "election/decisions.h"
 #include "election/elector.h"
-#include "election/history.h"
 #include "election/next_link.h"
 #include "election/readiness.h"
 #include "election/saves.h"

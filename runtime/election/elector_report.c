@@ -130,5 +130,5 @@ void elector_status(const struct elector *e, struct elector_status *out)
 
 void elector_why(const struct elector *e, struct buf *out)
 {
-	history_tell(history_of(e->env), e, out);
+	decisions_tell(decisions_of(e->env), e, out);
 }

@@ -25,7 +25,7 @@ void elector_say(struct elector *e, enum log_level level, const char *event, con
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	history_add(history_of(e->env), e, event, text);
+	decisions_add(decisions_of(e->env), e, event, text);
 	log_event(level, &a, event, "%s", text);
 }
 

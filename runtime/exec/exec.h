@@ -11,6 +11,6 @@
 extern const int exec_signals[];
 
 /* Waits for the lock, runs the command of the options (its words, or --command) while it leads, and returns the exit
- * status: the command's, or one of runner/exit_status.h. -1 with *err: it could not begin. o is borrowed, lock is a URL
+ * status: the command's, or one of program/exit_status.h. -1 with *err: it could not begin. o is borrowed, lock is a URL
  * or a plain name. It is called once, before there are threads, on a process that may use its signals. */
 int exec_run(struct options *o, const char *lock, struct err *err);

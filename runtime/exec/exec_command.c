@@ -2,11 +2,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "process/exec_warm.h"
-#include "process/guard_wire.h"
 #include "config/options.h"
-#include "runner/program.h"
-#include "life/term_hooks.h"
+#include "exec/exec_warm.h"
+#include "process/guard_wire.h"
+#include "program/program.h"
+#include "term/term_hooks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

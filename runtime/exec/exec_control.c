@@ -1,7 +1,7 @@
 #include "exec/exec_internal.h"
 
 #include "base/json_out.h"
-#include "admin/standing.h"
+#include "program/standing.h"
 
 static const char *exec_warmth(const struct exec *x)
 {

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "runner/sd_notify.h"
+#include "program/sd_notify.h"
 
 static void exec_on_lead(void *arg, const struct elector_term *t)
 {

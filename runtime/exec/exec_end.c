@@ -1,7 +1,7 @@
 #include "exec/exec_internal.h"
 
 #include "base/log.h"
-#include "runner/sd_notify.h"
+#include "program/sd_notify.h"
 
 static void exec_on_ended(void *arg, int wait_status)
 {

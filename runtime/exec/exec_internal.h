@@ -5,13 +5,13 @@
 
 #include "election/elector.h"
 #include "exec/exec_command.h"
-#include "process/exec_warm.h"
+#include "exec/exec_warm.h"
 #include "process/supervisor.h"
-#include "runner/campaign.h"
-#include "runner/exit_status.h"
-#include "runner/program.h"
-#include "runner/service_order.h"
-#include "life/term_hooks.h"
+#include "program/campaign.h"
+#include "program/exit_status.h"
+#include "program/program.h"
+#include "term/service_order.h"
+#include "term/term_hooks.h"
 
 #include <ev.h>
 #include <stdbool.h>

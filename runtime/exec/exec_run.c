@@ -2,9 +2,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "exec/exec.h"
 #include "config/election_settings.h"
-#include "runner/sd_notify.h"
+#include "exec/exec.h"
+#include "program/sd_notify.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "exec/exec_internal.h"
 
-#include "runner/sd_notify.h"
+#include "program/sd_notify.h"
 
 #include <signal.h>
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lease/advice.h"
-#include "lease/record.h"
 #include "lease/next.h"
+#include "lease/record.h"
 
 struct next_record {
 	struct advice_candidate who; /* nobody: N is written empty */

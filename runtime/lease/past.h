@@ -1,6 +1,6 @@
 /* Past terms: the last terms of a lock, as its record tells them ("pastTerms"): who led, from when until when, with
  * which token, and why that ended. For people: its times are those of the writers' wall clocks, and nothing is ever
- * decided by it. Not the decisions of one process (election/history.h), which are in its memory.
+ * decided by it. Not the decisions of one process (election/decisions.h), which are in its memory.
  * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows
  * them. */
 #pragma once

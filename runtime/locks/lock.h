@@ -203,13 +203,14 @@ struct lock_backend {
 	/* The loadable module whose `locks` have it (module.h). NULL: it is built in, and ops is it. */
 	const char *module;
 	const struct lock_ops *ops;
-	const char *driver; /* the lock file in the program that serves it (driver/driver.h); NULL: it is no driver's */
+	const char *
+		driver; /* the lock file in the program that serves it (script/driver/driver.h); NULL: it is no driver's */
 };
 /* Ends with a scheme of NULL. Whether a module is installed, module_installed says. */
 extern const struct lock_backend lock_backends[];
 extern const struct lock_ops lock_file; /* lock_file.c */
 extern const struct lock_ops lock_none; /* lock_none.c */
-/* driver/lock_driver.c, of locks whose key is the path, or what follows a '#'. What they open is the whole URL. */
+/* lua/lock_driver.c, of locks whose key is the path, or what follows a '#'. What they open is the whole URL. */
 extern const struct lock_ops lock_driver_path, lock_driver_fragment;
 
 /* Where SCHEME.lua makes SCHEME:// a lock: LUNARCH_LOCKS_DIR of the environment, or /etc/lunarch/locks. */

@@ -1,6 +1,6 @@
 /* Starts a guard: by executing this program once more, or by forking this process, which takes a fraction of that
  * time. Not what the guard does then (guard.h), and not who listens to it (supervisor.h). Used by supervisor.c alone;
- * struct guard_fork also by runner/program.c, which knows whether this process may be forked. */
+ * struct guard_fork also by program/program.c, which knows whether this process may be forked. */
 #pragma once
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* What the kernel must have so that a term can be supervised: each call is tried once, and nothing is left of that. A
- * call that can be done without is not tried: close_range(2), locked memory, PR_SET_MM_MAP. Used by runner/program.c
+ * call that can be done without is not tried: close_range(2), locked memory, PR_SET_MM_MAP. Used by program/program.c
  * before anything campaigns, and by check and doctor. */
 #pragma once
 

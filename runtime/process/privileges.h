@@ -1,5 +1,5 @@
 /* Gives rights up, for good: another user for the whole program, or no privileges for what it starts. Not a sandbox:
- * what runs may still do all that its user may. No rights are ever gained here. Used by runner/program.c, before
+ * what runs may still do all that its user may. No rights are ever gained here. Used by program/program.c, before
  * anything is started, and by the guard, in what it has started. */
 #pragma once
 

@@ -2,7 +2,7 @@
  * its workers, so that each of them runs the same.
  * Not what a worker reads, and when (script/kept.h). The elector makes the file and hands it on, and never looks into
  * it: workers write it, and they run code of others.
- * Used by runner/script_version.c, which makes it, and by the worker. */
+ * Used by run/script_version.c, which makes it, and by the worker. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,5 +1,5 @@
 /* The metrics that a script sets, on their way to the elector: sent at most every 50 ms, so that a script may set one
- * in a loop. Not their values over time: the elector keeps those (admin/script_metrics.h). Used by script.c, and by
+ * in a loop. Not their values over time: the elector keeps those (term/script_metrics.h). Used by script.c, and by
  * term.c when a term is over. lua/lunarch/metrics.lua checks names and labels. */
 #pragma once
 

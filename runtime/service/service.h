@@ -2,7 +2,7 @@
  *
  * Keeps one candidate's part of that: it publishes when a term begins, looks now and then whether it is still so,
  * withdraws when the term ends, and tries again what fails.
- * Not a part of the election: no term waits for it but for a bounded withdrawal, which runner/service_order.h puts
+ * Not a part of the election: no term waits for it but for a bounded withdrawal, which term/service_order.h puts
  * before the stop. Used by that, by admin to show it, and by `lunarch check`. */
 #pragma once
 

@@ -6,13 +6,14 @@
  * simulator of the lease (tests/sim). Used by the command test; sim.c and sim_node.c are its two halves. */
 #pragma once
 
-#include "election/elector.h"
 #include "config/election_settings.h"
-#include "admin/script_metrics.h"
-#include "life/life.h"
-#include "runner/term_supervision.h"
+#include "election/elector.h"
+#include "program/campaign.h"
+#include "run/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"
+#include "term/life.h"
+#include "term/script_metrics.h"
 
 struct testing;
 

@@ -1,10 +1,10 @@
 #include "simulation/sim.h"
 
-#include "admin/script_jobs.h"
-#include "api/api.h"
 #include "base/mem.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
+#include "script/api/api.h"
+#include "term/script_jobs.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 #include "simulation/testing.h"
 
-#include "api/api.h"
 #include "base/mem.h"
+#include "script/api/api.h"
 #include "script/bind.h"
 #include "script/environment.h"
 #include "script/script.h"

@@ -2,7 +2,7 @@
  * after half a second in which nothing happened, as before a real one. NAME_start: the floor of a start, without the
  * process: a connection is there, reads and writes. No processes, hooks, proofs or leases; raw
  * requests where that can be. Not a peer. Used by tests/bench/store_rows.py; prints the milliseconds of each round. */
-#include "grpc/grpc.h"
+#include "net/grpc/grpc.h"
 
 #include <arpa/inet.h>
 #include <err.h>

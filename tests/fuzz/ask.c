@@ -2,8 +2,8 @@
  * nothing more. A body is taken for one only if it is whole. */
 #include "fuzz.h"
 
-#include "serve/ask.h"
-#include "serve/listener.h"
+#include "net/serve/ask.h"
+#include "net/serve/listener.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -3,11 +3,11 @@
  * alone: it stays in its bytes, and what it accepts has the form that it promises. */
 #include "fuzz.h"
 
-#include "admin/admin.h"
-#include "runner/control.h"
-#include "admin/changes.h"
-#include "admin/events.h"
-#include "serve/request.h"
+#include "program/admin.h"
+#include "program/control.h"
+#include "program/changes.h"
+#include "program/events.h"
+#include "net/serve/request.h"
 
 #include <ev.h>
 #include <jansson.h>

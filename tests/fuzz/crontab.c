@@ -2,7 +2,7 @@
  * or what is wrong is said with its line. */
 #include "fuzz.h"
 
-#include "api/api.h"
+#include "script/api/api.h"
 #include "script/script.h"
 
 #include <lauxlib.h>

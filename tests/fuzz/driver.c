@@ -3,8 +3,8 @@
 #include "fuzz.h"
 
 #include "base/mem.h"
-#include "locks/driver/driver_link.h"
-#include "locks/driver/driver_process.h"
+#include "locks/lua/driver_link.h"
+#include "locks/lua/driver_process.h"
 #include "loop/reaper.h"
 
 #include <ev.h>

@@ -28,7 +28,7 @@ fuzz-merge: fuzz-deps fuzz-programs ## the corpora in the tree, of what they hav
 FUZZ_OWN_redis := locks/redis/lock_redis
 FUZZ_OWN_zookeeper := locks/zookeeper/lock_zookeeper locks/zookeeper/zk_seen
 FUZZ_LINK_zookeeper := $(patsubst %,-Wl$(COMMA)--wrap=zoo_%,async aget aget_children aget_children2 acreate awexists amulti)
-FUZZ_OUT := commands/% client/% simulation/% driver/% api/lua_mysql api/lua_hash api/lua_http tls/%
+FUZZ_OUT := commands/% client/% simulation/% script/driver/% script/api/lua_mysql script/api/lua_hash script/api/lua_http net/tls/%
 FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude page)
 $(BUILD)/fuzz.a: $(FUZZ_OBJ)
 	@rm -f $@

@@ -2,7 +2,7 @@
  * again, and ask for what is to be sent. Each call ends at most once for each time that it was begun. */
 #include "fuzz.h"
 
-#include "grpc/grpc.h"
+#include "net/grpc/grpc.h"
 
 #include <nghttp2/nghttp2.h>
 

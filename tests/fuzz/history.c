@@ -5,6 +5,7 @@
 
 #include "lease/record.h"
 #include "loop/timeline.h"
+#include "script/api/api.h"
 #include "script/bind.h"
 #include "script/script.h"
 
@@ -56,7 +57,9 @@ static struct script *the_script(void)
 
 	if (s)
 		return s;
-	spec = (struct script_spec){ .loop = ev_loop_new(EVFLAG_AUTO), .timeline = &timeline, .send = drop };
+	spec = (struct script_spec){
+		.loop = ev_loop_new(EVFLAG_AUTO), .timeline = &timeline, .natives = api_open, .send = drop
+	};
 	timeline_init(&timeline, spec.loop);
 	s = script_new(&spec);
 	return s;

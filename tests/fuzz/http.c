@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/buf.h"
-#include "http/http.h"
+#include "net/http/http.h"
 
 #include <errno.h>
 #include <ev.h>

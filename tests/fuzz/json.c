@@ -1,8 +1,8 @@
-/* The script's json (runtime/api/lua_json.c) in a Lua state: what is decoded is encoded and decoded again as the same
+/* The script's json (runtime/script/api/lua_json.c) in a Lua state: what is decoded is encoded and decoded again as the same
  * text, and nothing but a failure with a message comes of any bytes. */
 #include "fuzz.h"
 
-#include "api/api.h"
+#include "script/api/api.h"
 
 #include <lauxlib.h>
 #include <lualib.h>

@@ -2,8 +2,8 @@
  * reason why not. */
 #include "fuzz.h"
 
-#include "locks/kubernetes/kube_config.h"
-#include "locks/kubernetes/kube_exec.h"
+#include "kube/kube_config.h"
+#include "kube/kube_exec.h"
 
 #include <jansson.h>
 

@@ -4,9 +4,9 @@
 
 #include "base/json_bound.h"
 #include "base/mem.h"
-#include "locks/kubernetes/kube_api.h"
-#include "locks/kubernetes/kube_config.h"
-#include "locks/kubernetes/kube_exec.h"
+#include "kube/kube_api.h"
+#include "kube/kube_config.h"
+#include "kube/kube_exec.h"
 #include "locks/kubernetes/kube_object.h"
 #include "kube/kube_meta.h"
 

@@ -4,9 +4,9 @@
  * for its status and a JSON text. */
 #include "fuzz.h"
 
-#include "locks/kubernetes/kube_api.h"
-#include "locks/kubernetes/kube_endpoints.h"
-#include "locks/kubernetes/kube_slice.h"
+#include "kube/kube_api.h"
+#include "kube/kube_endpoints.h"
+#include "kube/kube_slice.h"
 #include "service/service_store.h"
 
 #include <jansson.h>

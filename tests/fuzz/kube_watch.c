@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "locks/kubernetes/kube_object.h"
-#include "locks/kubernetes/kube_watch.h"
+#include "kube/kube_watch.h"
 #include "kube/kube_meta.h"
 
 #include <jansson.h>

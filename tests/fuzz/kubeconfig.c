@@ -1,8 +1,8 @@
 /* YAML, and a kubeconfig file of it. What YAML becomes is JSON that can be printed and read. */
 #include "fuzz.h"
 
-#include "locks/kubernetes/kube_config.h"
-#include "locks/kubernetes/yaml_json.h"
+#include "kube/kube_config.h"
+#include "kube/yaml_json.h"
 
 #include <jansson.h>
 #include <sys/mman.h>

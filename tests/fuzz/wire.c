@@ -5,8 +5,8 @@
 #include "process/channel.h"
 #include "process/wire.h"
 #include "config/election_settings.h"
-#include "admin/script_jobs.h"
-#include "admin/script_metrics.h"
+#include "term/script_jobs.h"
+#include "term/script_metrics.h"
 
 #include <ev.h>
 #include <sys/socket.h>

@@ -8,7 +8,7 @@ import os
 import sys
 
 VARIABLE = "LUNARCH_TEST_PRIVATE"  # set inside: the user outside
-# Every directory that runtime/runner/control_dir.c knows.
+# Every directory that runtime/program/control_dir.c knows.
 MOUNT = (
     'of_user="/tmp/lunarch-$(id -u)"; mkdir -p -m 700 "$of_user"; mount -t tmpfs tmpfs /var/lib && '
     'mount -t tmpfs -o mode=1777 tmpfs /run && mount -t tmpfs -o mode=700 tmpfs "$of_user" && '

@@ -1,4 +1,4 @@
-"""Plays the elector for one driver: a socketpair, and the messages of runtime/locks/driver/driver_messages.h.
+"""Plays the elector for one driver: a socketpair, and the messages of runtime/locks/lua/driver_messages.h.
 
 Not a lock: operations begin and end when the test says so. Used by tests/locks/test_driver.py.
 """

@@ -2,7 +2,7 @@
 """A script's workers: one that dies is replaced by the same script, whatever its file says by then; hooks belong to
 their own election's lock; and after each disturbance the candidate leads again. How long a worker is waited for is in
 test_deadlines.py, what a reload does as a whole in cli/reload_whole.py; every order in which workers may die, load and
-be replaced in unit/life/test_life_search.c, and drawn orders on the real program in cluster/sequences."""
+be replaced in unit/term/test_life_search.c, and drawn orders on the real program in cluster/sequences."""
 
 import fcntl
 import os

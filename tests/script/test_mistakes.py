@@ -92,7 +92,7 @@ PLAIN = {
     "nowhere": answer(b"Location: http://[::bad/\r\nContent-Length: 0", status="302 Found"),
 }
 
-# Beside those of unit/http/test_http.c: path, options, what the error's code may be
+# Beside those of unit/net/http/test_http.c: path, options, what the error's code may be
 REQUESTS = [
     ("binary", "", "invalid"),
     ("negative", "", "invalid"),

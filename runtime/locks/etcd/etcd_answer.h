@@ -2,8 +2,8 @@
  * and who else should be asked? Used by the etcd lock. */
 #pragma once
 
-#include "grpc/grpc.h"
 #include "locks/lock.h"
+#include "net/grpc/grpc.h"
 
 enum etcd_verdict {
 	ETCD_ANSWERED,  /* the message counts */

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/module.h"
-#include "tls/tls.h"
+#include "net/tls/tls.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * Not a lock: it knows no message, repeats no call, and logs nobody in. Used by the etcd lock. */
 #pragma once
 
-#include "grpc/grpc.h"
 #include "locks/lock_link.h"
+#include "net/grpc/grpc.h"
 
 #define ETCD_ANSWER_BYTES (8 * 1024 * 1024) /* of one message. A value has 1.5 MB unless etcd is told otherwise */
 

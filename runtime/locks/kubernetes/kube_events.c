@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "locks/kubernetes/kube_api.h"
+#include "kube/kube_api.h"
 #include "kube/kube_meta.h"
 
 #include <inttypes.h>
@@ -62,8 +62,7 @@ static json_t *event_about(enum kube_kind kind, const json_t *object, const char
 	const struct kube_resource *k = &kube_resources[kind];
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "apiVersion", k->api_version, "kind", k->kind, "namespace",
-	                 ns, "name", name, "uid", kube_meta_uid(object), "resourceVersion",
-	                 kube_meta_revision(object));
+	                 ns, "name", name, "uid", kube_meta_uid(object), "resourceVersion", kube_meta_revision(object));
 }
 
 static char *event_print(enum kube_kind kind, const json_t *object, const char *ns, const char *name,

@@ -313,7 +313,8 @@ static void put_ours(json_t *object, const struct record *r)
 {
 	char *text = one_line(record_print(r));
 
-	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_RECORD_ANNOTATION, json_string(text));
+	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_RECORD_ANNOTATION,
+	                    json_string(text));
 	free(text);
 }
 
@@ -327,7 +328,8 @@ static void put_record(enum kube_kind kind, json_t *object, const struct record 
 	json_t *record = json_object();
 	put_public(kind, record, r);
 	char *text = json_dumps(record, JSON_COMPACT | JSON_PRESERVE_ORDER);
-	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_LEADER_ANNOTATION, json_string(text));
+	json_object_set_new(kube_child(kube_child(object, "metadata"), "annotations"), KUBE_LEADER_ANNOTATION,
+	                    json_string(text));
 	free(text);
 	json_decref(record);
 }

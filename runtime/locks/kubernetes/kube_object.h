@@ -1,4 +1,6 @@
-/* The election record inside a Kubernetes object: a Lease's spec, or the annotation that ConfigMap and Endpoints locks
+/* Room locks/kubernetes: a record in a Lease, or an annotation, of a Kubernetes API server.
+ *
+ * The election record inside a Kubernetes object: a Lease's spec, or the annotation that ConfigMap and Endpoints locks
  * use, and beside it everything of ours in an annotation of our own that counts only while it is about the same write.
  * Not a client: objects come in and go out as JSON.
  * Used by the kube lock. Formats: coordination.k8s.io/v1 Lease; client-go's LeaderElectionRecord. */

@@ -58,8 +58,8 @@ void kube_version_add(struct version *v, const json_t *object)
 {
 	size_t n = strlen(v->text);
 
-	snprintf(v->text + n, sizeof v->text - n, object ? "%s%.8s.%.18s" : "%s-", n ? "," : "",
-	         kube_meta_uid(object), kube_meta_revision(object));
+	snprintf(v->text + n, sizeof v->text - n, object ? "%s%.8s.%.18s" : "%s-", n ? "," : "", kube_meta_uid(object),
+	         kube_meta_revision(object));
 }
 
 struct version kube_pair_version(const struct kube_pair *p)

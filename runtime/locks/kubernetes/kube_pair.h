@@ -4,7 +4,8 @@
 #pragma once
 
 #include "kube/kube_url.h"
-#include "locks/kubernetes/kube_watch.h"
+#include "kube/kube_watch.h"
+#include "locks/kubernetes/kube_object.h"
 
 struct kube_lock;
 

@@ -2,17 +2,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/module.h"
-#include "locks/kubernetes/kube_api.h"
-#include "locks/kubernetes/kube_events.h"
+#include "kube/kube_api.h"
 #include "kube/kube_meta.h"
+#include "kube/kube_slice.h"
+#include "kube/kube_url.h"
+#include "locks/kubernetes/kube_events.h"
 #include "locks/kubernetes/kube_object.h"
 #include "locks/kubernetes/kube_pair.h"
-#include "locks/kubernetes/kube_slice.h"
-#include "kube/kube_url.h"
 #include "locks/lock.h"
 #include "locks/lock_listing.h"
 #include "locks/lock_op.h"
 #include "locks/lock_url.h"
+#include "net/http/http.h"
 
 #include <ev.h>
 #include <inttypes.h>
@@ -540,8 +541,7 @@ static void part_on_news(void *arg, enum kube_news what, json_t *object)
 	int64_t number = 0;
 
 	if (what == KUBE_CHANGED) {
-		if (kube_meta_number(object, &number, NULL) < 0 || number <= p->newest ||
-		    part_is_own_write(p, object))
+		if (kube_meta_number(object, &number, NULL) < 0 || number <= p->newest || part_is_own_write(p, object))
 			return;
 		kube_part_keep(p, object);
 		l->raced = true;

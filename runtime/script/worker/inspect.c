@@ -1,7 +1,7 @@
 #include "script/worker/inspect.h"
 
-#include "api/api.h"
 #include "base/module.h"
+#include "script/api/api.h"
 #include "script/script.h"
 
 #include <lauxlib.h>

@@ -1,6 +1,5 @@
 #include "script/worker/worker.h"
 
-#include "api/api.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -8,6 +7,7 @@
 #include "process/channel.h"
 #include "process/guard.h"
 #include "process/sources.h"
+#include "script/api/api.h"
 #include "script/script.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
 """A worker that dies when the script can no longer be loaded, and an elector that finds its term over and SIGTERM
 waiting: nobody may wait for it for ever, and its on_stopped may not be forgotten. Other orders of events:
-unit/life/test_life_search.c."""
+unit/term/test_life_search.c."""
 
 import os
 import signal

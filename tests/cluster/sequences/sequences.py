@@ -11,7 +11,7 @@ behind a # is a comment. --only: this one; --tell: with the logs, though nothing
 as short as possible, in a hurry. --hurry: what is not right again in 8 s fails. Each sequence is a process, --jobs run
 side by side.
 
-The program is build/hasty/lunarch: the same objects but one, life/term_hooks.c, in which the pause after a worker's
+The program is build/hasty/lunarch: the same objects but one, term/term_hooks.c, in which the pause after a worker's
 death is 20 ms and doubles up to 1.2 s; the product's is 1 s, up to 60 s. --back-off: the longest pause of another
 --program."""
 

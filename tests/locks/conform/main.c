@@ -1,6 +1,6 @@
 /* Drives a lock of any kind from outside, for the conformance suite: a script of operations, or a race. */
 #include "conform.h"
-#include "driver/driver.h"
+#include "script/driver/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

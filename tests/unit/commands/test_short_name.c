@@ -1,5 +1,5 @@
 /* Names that are cut still differ. */
-#include "api/api.h"
+#include "script/api/api.h"
 #include "script/script.h"
 #include "tap.h"
 

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "cron/cron.h"
 #include "cron/zone.h"
-#include "api/api.h"
+#include "script/api/api.h"
 #include "script/bind.h"
 #include "script/prelude.h"
 #include "tap.h"
