@@ -74,7 +74,7 @@ static struct buf shown(const char *form, const struct record *r, int64_t now_us
 
 	script_push_internal(the_script(), "command");
 	lua_pushliteral(L, "text");
-	bind_push_record(L, "file:/x", r, now_us);
+	api_push_record(L, "file:/x", r, now_us);
 	lua_pushstring(L, form);
 	lua_setfield(L, -2, "form");
 	lua_pushinteger(L, columns);
