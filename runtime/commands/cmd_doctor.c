@@ -153,10 +153,10 @@ int cmd_doctor(int argc, char **argv)
 		return status;
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "which lock? lunarch doctor --lock URL");
-	bool json = options_flag(&o, OPTION_JSON, false);
+	bool json = options_flag(&o, OPTION_JSON);
 	if (store_check_run(o.value[OPTION_LOCK].text, options_text(&o, OPTION_STATE_DIR, NULL),
-	                    options_flag(&o, OPTION_FULL, false), json ? add_finding : print_finding, &findings,
-	                    &report, &err) < 0) {
+	                    options_flag(&o, OPTION_FULL), json ? add_finding : print_finding, &findings, &report,
+	                    &err) < 0) {
 		status = command_fail(COMMAND_DOCTOR, command_status_of(&err), "%s", err.text);
 	} else if (report.signal) {
 		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved",

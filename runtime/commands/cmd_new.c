@@ -85,7 +85,7 @@ int cmd_new(int argc, char **argv)
 	size_t len = strlen(o.word[0]);
 	if (len > 4 && strcmp(o.word[0] + len - 4, ".lua") == 0)
 		len -= 4;
-	bool lock = options_flag(&o, OPTION_NEW_LOCK, false);
+	bool lock = options_flag(&o, OPTION_NEW_LOCK);
 	if (!(lock ? is_scheme : is_name)(o.word[0], len))
 		return name_refused(o.word[0], lock);
 	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name),

@@ -39,16 +39,18 @@ struct lua_host {
 	struct script *script;
 };
 
-static void lua_drop(void *arg, const struct buf *message)
+/* There are no elections to tell of. */
+static void lua_drop(void *, const struct buf *)
 {
-	(void)arg, (void)message; /* there are no elections to tell of */
 }
 
 static int lua_host_open(struct lua_host *h, struct err *err)
 {
 	h->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	if (!h->loop)
-		return err_set(err, ERR_SYSTEM, "cannot make an event loop");
+	if (!h->loop) {
+		err_set(err, ERR_SYSTEM, "cannot make an event loop");
+		return -1;
+	}
 	timeline_init(&h->timeline, h->loop);
 	h->spec = (struct script_spec){
 		.loop = h->loop, .timeline = &h->timeline, .natives = api_open, .send = lua_drop

@@ -502,7 +502,7 @@ const char *options_text(const struct options *o, enum option which, const char 
 	return o->value[which].text ? o->value[which].text : "";
 }
 
-bool options_flag(const struct options *o, enum option which, bool script)
+bool options_flag(const struct options *o, enum option which)
 {
-	return options_set(o, which) ? o->value[which].number : script;
+	return options_set(o, which) && o->value[which].number;
 }

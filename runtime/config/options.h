@@ -105,7 +105,7 @@ const char *options_script(const struct options *o, bool *is_text);
 bool options_set(const struct options *o, enum option which); /* given as an option or in the environment */
 /* what counts: option, environment, script ("" or NULL: says nothing), preset ("" if none) */
 const char *options_text(const struct options *o, enum option which, const char *script);
-bool options_flag(const struct options *o, enum option which, bool script);
+bool options_flag(const struct options *o, enum option which);
 
 /* The environment variables of all options, NULL-terminated: to be removed for what a term starts. */
 extern const char *const option_variables[];

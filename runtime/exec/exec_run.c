@@ -49,7 +49,7 @@ static bool exec_nested(const struct exec *x)
 
 bool exec_waits_not(const struct exec *x)
 {
-	return options_flag(x->options, OPTION_NO_WAIT, false) ||
+	return options_flag(x->options, OPTION_NO_WAIT) ||
 	       (options_set(x->options, OPTION_WAIT) && x->options->value[OPTION_WAIT].number == 0);
 }
 
@@ -111,8 +111,7 @@ static int exec_configure(struct exec *x, struct err *err)
 {
 	x->shutdown_grace = election_time(x->options, NULL, OPTION_SHUTDOWN_GRACE);
 	if (campaign_read(&x->campaign, NULL, err) < 0 ||
-	    (options_flag(x->options, OPTION_WARM, false) &&
-	     exec_warm_init(&x->warm, x->campaign.times.lease, err) < 0) ||
+	    (options_flag(x->options, OPTION_WARM) && exec_warm_init(&x->warm, x->campaign.times.lease, err) < 0) ||
 	    program_init(&x->program, x->options, exec_signals, &program_ops, x, err) < 0)
 		return -1;
 	term_hooks_configure(&x->hooks, &x->campaign.times, x->shutdown_grace, false, false);

@@ -112,7 +112,7 @@ int campaign_open(struct campaign *c, const struct campaign_place *at, const str
 		.observer = flags_of(s) & WIRE_ELECTION_OBSERVER,
 		.asks = asks(s),
 		.reclaim = election_number(o, s, OPTION_RECLAIM),
-		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+		.no_release = options_flag(o, OPTION_NO_RELEASE),
 		.next = c->next,
 	};
 	if (campaign_make_elector(c, at, s, &e, cb, arg, err) == 0)

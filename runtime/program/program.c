@@ -238,7 +238,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	*p = (struct program){ .ops = ops, .arg = arg, .options = o };
 	if (options_set(o, OPTION_USER) && privileges_become(user, err) < 0)
 		return -1;
-	p->no_privileges = options_flag(o, OPTION_NO_NEW_PRIVS, false);
+	p->no_privileges = options_flag(o, OPTION_NO_NEW_PRIVS);
 	if (kernel_check(err) < 0)
 		return -1;
 	if (options_set(o, OPTION_IDENTITY))

@@ -19,7 +19,7 @@ static struct term_context candidate_context(void *arg)
 {
 	const struct candidate *p = arg;
 
-	return term_context_of(&p->run->life, p->number, options_flag(&p->run->options, OPTION_ONCE, false));
+	return term_context_of(&p->run->life, p->number, options_flag(&p->run->options, OPTION_ONCE));
 }
 
 static struct supervisor *candidate_supervisor(void *arg)

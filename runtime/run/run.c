@@ -20,7 +20,7 @@
 
 static bool run_once(const struct run *r)
 {
-	return options_flag(&r->options, OPTION_ONCE, false);
+	return options_flag(&r->options, OPTION_ONCE);
 }
 
 /* Until all of its term has stopped, or the lease is lost. */

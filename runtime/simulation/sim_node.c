@@ -75,7 +75,7 @@ static struct term_context sim_candidate_context(void *arg)
 {
 	const struct sim_candidate *s = arg;
 
-	return term_context_of(&s->node->life, s->index, options_flag(&s->node->options, OPTION_ONCE, false));
+	return term_context_of(&s->node->life, s->index, options_flag(&s->node->options, OPTION_ONCE));
 }
 
 static struct page *sim_candidate_page(void *arg)
@@ -515,14 +515,15 @@ static void node_load(struct sim_node *n)
 static void node_free_candidates(struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
-		if (n->sim->handover.of == n->candidates[i])
+		struct sim_candidate *s = n->candidates[i];
+		free(s->url);
+		if (n->sim->handover.of == s)
 			n->sim->handover.of = NULL;
-		campaign_fini(&n->candidates[i]->campaign);
-		term_supervision_fini(&n->candidates[i]->term);
-		script_metrics_fini(&n->candidates[i]->metrics);
-		election_settings_fini(&n->candidates[i]->settings);
-		free(n->candidates[i]->url);
-		free(n->candidates[i]);
+		campaign_fini(&s->campaign);
+		term_supervision_fini(&s->term);
+		script_metrics_fini(&s->metrics);
+		election_settings_fini(&s->settings);
+		free(s);
 	}
 	free(n->candidates);
 	free(n->life.candidate);

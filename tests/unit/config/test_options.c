@@ -143,11 +143,11 @@ static void environment(void)
 	setenv("LUNARCH_IDENTITY", "", 1);
 	parse(COMMAND_RUN, "x.lua");
 	is_str(options_text(&o, OPTION_LOCK, "script"), "from-env", "the environment comes before the script");
-	ok(options_flag(&o, OPTION_ONCE, false), "a flag from the environment");
+	ok(options_flag(&o, OPTION_ONCE), "a flag from the environment");
 	is_str(options_text(&o, OPTION_IDENTITY, "script"), "script", "an empty variable says nothing");
 	parse(COMMAND_RUN, "--lock option --once=no x.lua");
 	is_str(options_text(&o, OPTION_LOCK, "script"), "option", "an option comes before the environment");
-	ok(!options_flag(&o, OPTION_ONCE, true), "a flag that is given as no beats script and environment");
+	ok(!options_flag(&o, OPTION_ONCE), "a flag that is given as no beats script and environment");
 	unsetenv("LUNARCH_LOCK");
 	unsetenv("LUNARCH_ONCE");
 	parse(COMMAND_RUN, "x.lua");
