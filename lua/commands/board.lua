@@ -41,8 +41,8 @@ return function(natives, options, say, record_text)
 	end
 
 	local function follow(l)
-		local watched = l.handle:watch()
 		while true do
+			local watched = l.handle:watch() -- a lock in Lua may give notices from later on
 			take(l, l.handle:read(say.TIMEOUT))
 			l.handle:changed(watched and not l.failed and LOOK_AGAIN or POLL)
 		end

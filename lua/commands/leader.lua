@@ -11,8 +11,9 @@ return function(natives, options)
 	if not handle then
 		return say.fail_of(err)
 	end
-	local watched, by = handle:watch(), now() + options.wait / 1000
+	local by = now() + options.wait / 1000
 	while true do
+		local watched = handle:watch() -- a lock in Lua may give notices from later on
 		local good, why = handle:read(say.TIMEOUT)
 		if not good then
 			return say.fail_of(why)

@@ -17,9 +17,11 @@ return function(natives, options)
 	if not handle then
 		return say.fail_of(err)
 	end
-	local watched = handle:watch()
+	local watched
 
+	-- The store may give notices from later on, as a lock in Lua does: asked before each read, so that nothing between the two is missed.
 	local function look()
+		watched = handle:watch()
 		local good, why = handle:read(say.TIMEOUT)
 		if not good then
 			screen.leave()
@@ -37,7 +39,7 @@ return function(natives, options)
 	local function verify(s)
 		local status
 		while s and s.held and not s.watched do
-			wait(s.lease_left)
+			wait(math.max(s.lease_left, 0)) -- it may have ended since `held` was looked at
 			s, status = look()
 		end
 		return s, status

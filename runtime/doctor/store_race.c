@@ -94,8 +94,8 @@ const char *store_race_why(const struct store_race *r)
 	return lock_outcome_name(r->racer[0].outcome);
 }
 
-/* What they were told is true of the record that is there. last: who wrote it. */
-static enum store_verdict race_is_true(const struct store_race *r, int winners, const struct racer *last,
+/* What they were told is true of the record that is there. unsure: how many of this round were told nothing certain. last: who wrote it. */
+static enum store_verdict race_is_true(const struct store_race *r, int winners, int unsure, const struct racer *last,
                                        struct err *why)
 {
 	if (winners > 1)
@@ -103,7 +103,7 @@ static enum store_verdict race_is_true(const struct store_race *r, int winners, 
 		        "%d of %d writers who expected the same version were told that they won: two leaders are possible. Is "
 		        "what a write expects compared in the store, in one step with the write?",
 		        winners, r->count);
-	else if (winners == 0 && r->unsure == 0) /* else a late write may have won */
+	else if (winners == 0 && unsure == 0) /* else a late write may have won */
 		err_set(why, ERR_INVALID, "of %d writers none won: each was told that another had", r->count);
 	else if (winners == 1 && (!last || last->outcome != LOCK_OK))
 		err_set(why, ERR_INVALID, "one of %d writers was told that it had won, but %s is in the store",
@@ -127,7 +127,7 @@ static enum store_verdict race_is_true(const struct store_race *r, int winners, 
 
 enum store_verdict store_race_judge(struct store_race *r, struct lock_client *reader, struct err *why)
 {
-	int winners = race_winners(r);
+	int earlier = r->unsure, winners = race_winners(r);
 	enum lock_outcome o = lock_client_read(reader);
 	const struct racer *last = o == LOCK_OK ? racer_of(r, &reader->record) : NULL;
 
@@ -137,7 +137,7 @@ enum store_verdict store_race_judge(struct store_race *r, struct lock_client *re
 		return STORE_UNSURE;
 	}
 	r->at = reader->result.version;
-	enum store_verdict v = race_is_true(r, winners, last, why);
+	enum store_verdict v = race_is_true(r, winners, r->unsure - earlier, last, why);
 	r->token = last ? last->token : r->token;
 	r->won += winners;
 	r->term++;

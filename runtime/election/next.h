@@ -13,11 +13,11 @@ struct elector_next { /* texts are borrowed until the next elector_ call; "" = n
 	bool self;    /* this candidate does */
 	const char *identity, *address; /* address: may be "" */
 	int64_t priority;
-	nsec since;             /* for how long this process has known it; -1: unknown */
-	const char *trouble;    /* why this candidate cannot read or write who comes next, with the record's name */
-	const char *wanted;     /* the identity that the leader wants as next */
-	nsec absent;            /* leader: for how long nobody has come next; 0 */
-	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
+	nsec since;          /* for how long this process has known it; -1: unknown */
+	const char *trouble; /* why this candidate cannot read or write who comes next, with the record's name */
+	const char *wanted;  /* the identity that the leader wants as next */
+	nsec absent;         /* leader: for how long nobody has come next; 0 */
+	nsec preempts_in; /* leader: until it hands over to a larger priority; NSEC_NEVER, or -1 on a standby: it does not */
 	nsec preempt_after;     /* how long it waits for that: as it was told, or longer after short terms */
 	nsec rotates_in;        /* leader: until its term is as long as a term may be; -1: that has no end */
 	int64_t priority_self;  /* of this candidate */

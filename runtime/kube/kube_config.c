@@ -126,12 +126,16 @@ static int add_file(json_t *all, const char *path, bool may_miss, struct err *er
 	}
 	json_t *root = yaml_json(text, len, err);
 	bool good = json_is_object(root) || json_is_null(root);
+	json_t *name = json_string(path);
 	kube_wipe(text);
-	if (good)
+	if (good && !name)
+		good = false, err_set(err, ERR_INVALID, "its path is not UTF-8: give the file another name");
+	else if (good)
 		merge_file(all, root, path);
 	else if (root)
 		err_set(err, ERR_INVALID, "it is no map of clusters, contexts and users");
 	json_decref(root);
+	json_decref(name);
 	return good ? 0 : err_wrap(err, "kubeconfig %s", path);
 }
 
@@ -358,6 +362,8 @@ static int take_impersonation(const struct kube_config_entry *e, struct kube_con
 	json_t *extra = json_object_get(e->value, "as-user-extra"), *list;
 	const char *key;
 
+	if (json_is_array(user) || json_is_array(uid) || (is_given(groups) && !json_is_array(groups)))
+		return bad(e, "as", "a text; as-uid, a text; as-groups, a list of texts", err);
 	if (!is_given(user) && (is_given(uid) || json_array_size(groups) || json_object_size(extra)))
 		return bad(e, "as", "a user to act as, since a uid, groups or extra values are given", err);
 	if (add_headers(e, c, "Impersonate-User", user, err) < 0 ||

@@ -99,6 +99,31 @@ static void slice_on_written(struct service_store *s, const struct kube_answer *
 	}
 }
 
+/* Whether all that `wanted` says is in `have`, which others may have added fields to. A list is as long as it is wanted. */
+static bool slice_has(const json_t *have, const json_t *wanted)
+{
+	const char *key;
+	json_t *value;
+	size_t i;
+
+	if (json_is_object(wanted))
+		json_object_foreach((json_t *)wanted, key, value)
+		{
+			if (!slice_has(json_object_get(have, key), value))
+				return false;
+		}
+	else if (json_is_array(wanted))
+		json_array_foreach((json_t *)wanted, i, value)
+		{
+			if (!slice_has(json_array_get(have, i), value))
+				return false;
+		}
+	else
+		return json_equal(have, wanted);
+	return json_typeof(wanted) == (have ? json_typeof(have) : JSON_NULL) &&
+	       json_array_size(have) == json_array_size(wanted);
+}
+
 /* slice NULL: there is none. */
 static void slice_change(struct service_store *s, json_t *slice)
 {
@@ -112,7 +137,7 @@ static void slice_change(struct service_store *s, json_t *slice)
 	const char *dry = s->aim == SERVICE_LOOK ? DRY_RUN : "";
 	json_t *wanted = endpoints_make(slice, &w, &r);
 
-	if (!wanted || (s->aim != SERVICE_LOOK && slice && json_equal(wanted, slice))) {
+	if (!wanted || (s->aim != SERVICE_LOOK && slice && slice_has(slice, wanted))) {
 		json_decref(wanted);
 		slice_end(s, &r);
 	} else if (slice) {

@@ -11,7 +11,7 @@
 struct buf;
 
 #define LOCK_URL_HOSTS 8
-#define LOCK_URL_OPTIONS 16
+#define LOCK_URL_OPTIONS 64
 #define LOCK_URL_PASSWORD "LUNARCH_LOCK_PASSWORD" /* no child sees this variable */
 
 /* Everything percent-decoded. */

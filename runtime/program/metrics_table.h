@@ -39,7 +39,7 @@ ROW("lunarch_handovers_total", NULL, ",why=\"priority\"", COUNT, s->next.handove
 ROW("lunarch_handovers_total", NULL, ",why=\"rotation\"", COUNT, s->next.handovers[NEXT_ROTATION], NULL)
 ROW("lunarch_service_published", "gauge", "", COUNT, e->service ? sv.published : NAN,
     "1 while this process keeps the address of its Service (--service); no series without one.")
-ROW("lunarch_service_failures_total", "counter", "", COUNT, e->service ? sv.failures : NAN,
+ROW("lunarch_service_failures_total", "counter", "", COUNT, e->service ? sv.failures : (long double)NAN,
     "Attempts to keep the Service's address that failed or were refused.")
 ROW("lunarch_same_identity_writes_total", "counter", "", COUNT, s->namesake_writes,
     "Writes of another candidate that has this one's identity, as far as they were seen: give each its own.")

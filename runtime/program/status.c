@@ -42,13 +42,17 @@ void status_json(struct buf *out, const struct standing_source *source)
 bool status_author(const char *text, struct status_author *out)
 {
 	char pid[21], start[21], stopped[6];
+	int boot = 0;
 
 	*out = (struct status_author){ 0 };
-	if (sscanf(text,
-	           "{\"version\":\"%*[^\"]\",\"pid\":%20[0-9],\"startTicks\":%20[0-9],\"boot\":\"%36[^\"]\","
-	           "\"stopped\":%5[a-z]",
-	           pid, start, out->boot, stopped) != 4)
+	if (sscanf(text, "{\"version\":\"%*[^\"]\",\"pid\":%20[0-9],\"startTicks\":%20[0-9],\"boot\":\"%n", pid, start,
+	           &boot) != 2 ||
+	    !boot)
 		return false;
+	size_t len = strcspn(text + boot, "\"");
+	if (len >= sizeof out->boot || sscanf(text + boot + len, "\",\"stopped\":%5[a-z]", stopped) != 1)
+		return false;
+	memcpy(out->boot, text + boot, len);
 	out->pid = strtoull(pid, NULL, 10);
 	out->start = strtoull(start, NULL, 10);
 	out->stopped = strcmp(stopped, "true") == 0;

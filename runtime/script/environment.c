@@ -31,14 +31,14 @@ static void adopt(struct environment *e)
 
 void environment_init(struct environment *e)
 {
-	*e = (struct environment){ 0 };
+	*e = (struct environment){ .before = environ };
 	environment_enter(e, NULL);
 }
 
 void environment_fini(struct environment *e)
 {
 	if (environ == e->entries)
-		environ = NULL;
+		environ = e->before;
 	free(e->entries);
 	free(e->text);
 	*e = (struct environment){ 0 };

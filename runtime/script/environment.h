@@ -21,6 +21,7 @@ struct marker {
 };
 
 struct environment {
+	char **before;  /* what environ was; it is that again in the end */
 	char **entries; /* what environ points to: the inherited entries, then a marker's, then NULL */
 	size_t inherited;
 	uint32_t slot, next; /* whose variables are set; next and term 0: none are */
@@ -28,7 +29,8 @@ struct environment {
 	char *text; /* the memory of the marker's entries */
 };
 
-/* Replaces environ. The entries that the process was started with are borrowed: they live as long as the process. */
+/* Replaces environ, until environment_fini. The entries that the process was started with are borrowed: they live as long
+ * as the process. */
 void environment_init(struct environment *e);
 void environment_fini(struct environment *e);
 

@@ -73,6 +73,20 @@ check(
     'scheme = "other"',
     what="status: a file that has another scheme than its name",
 )
+
+reads = os.path.join(box.directory, "reads")
+with open(os.path.join(box.directory, "counted.lua"), "w") as f:
+    f.write(
+        "return { scheme = 'counted', open = function() return {} end, write = print,\n"
+        "read = function() local f <close> = io.open(%r, 'a') f:write('x') return 'absent' end,\n"
+        "watch = function(_, _, changed) changed() while true do sleep(1) end end }\n" % reads
+    )
+run("leader", "--wait", "4s", "--lock", "counted://h/k")
+ok(
+    0 < os.path.getsize(reads) <= 6,
+    "leader --wait: where there are notices it waits for them, and does not poll",
+    os.path.getsize(reads),
+)
 stop_everyone()
 box.end()
 shutil.rmtree(box.directory, True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT
 
-with open(os.path.join(ROOT, "runtime", "locks", "driver", "driver_messages.h")) as f:
+with open(os.path.join(ROOT, "runtime", "locks", "lua", "driver_messages.h")) as f:
     TABLE = f.read()
 NUMBERED = re.findall(r"M\((\d+), (\w+), (\w+)\)", TABLE)
 TYPES = {kind: int(number) for number, kind, _ in NUMBERED}

@@ -1,6 +1,6 @@
 /* A store of --service that answers when the test says so: the table of its calls, and what was asked last.
  * Not a cluster: tests/cluster/kubernetes/service.py has one.
- * Used by tests/unit/service and tests/unit/runner. */
+ * Used by tests/unit/service and tests/unit/term. */
 #pragma once
 
 #include "service/service.h"

@@ -6,7 +6,6 @@
 
 #include <lauxlib.h>
 #include <lualib.h>
-#include <unistd.h>
 
 /* Pushes the set of the globals that a script finds. of: the Lua state of a new script, before anything is loaded. */
 static void push_known(lua_State *L, lua_State *of, bool is_text)
@@ -59,7 +58,6 @@ static void send_nothing(void *, const struct buf *)
 void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, inspect_found *found, void *arg)
 {
 	static char *const none[] = { NULL };
-	char **environment = environ; /* script_new replaces it */
 	const struct script_spec spec = { .source = "", .args = none, .natives = api_open, .send = send_nothing };
 	struct script *s = script_new(&spec);
 	lua_State *L = luaL_newstate();
@@ -80,5 +78,4 @@ void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, in
 	lua_close(L);
 out:
 	script_free(s);
-	environ = environment;
 }

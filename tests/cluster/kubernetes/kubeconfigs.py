@@ -13,7 +13,7 @@ from tests.lib.kube_rig import TOOLS
 from tests.lib.processes import PATIENCE, ROOT, scratch
 from tests.lib.tap import done, note, ok, same
 
-OURS = os.path.join(ROOT, "build", "tests", "unit", "locks", "kubernetes", "test_kube_config")
+OURS = os.path.join(ROOT, "build", "tests", "unit", "kube", "test_kube_config")
 THEIRS = os.path.join(TOOLS, "contender")
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kubeconfigs")
 

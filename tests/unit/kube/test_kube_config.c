@@ -109,6 +109,9 @@ static void test_several(void)
 	is_str(c.server, "https://first", "the first file that has an entry wins");
 	is_str(c.token, "t", "the others complete it");
 	kube_config_fini(&c);
+	snprintf(paths, sizeof paths, "%s:%s", first, file("b\xff", HOME_CONFIG));
+	ok(kube_config_from_files(&c, paths, NULL, &err) < 0 && strstr(err.text, "not UTF-8"),
+	   "a path that is not UTF-8 is refused: %s", err.text);
 }
 
 static void test_exec(void)
@@ -187,6 +190,8 @@ static void test_bad(void)
 	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}",
 	          "nobody is there");
 	check_bad(good, "as-groups: [x]", "a user to act as");
+	check_bad(good, "as: []", "a list of texts");
+	check_bad(good, "as: boss, as-groups: x", "a list of texts");
 	check_bad(good, "as: \"x\\ny\"", "no line breaks");
 	check_bad("server: https://one]", "token: s3cret", "no YAML");
 

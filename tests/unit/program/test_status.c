@@ -94,6 +94,9 @@ static void test_strangers(void)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		taken += status_author(texts[i], &author);
 	is_int(taken, 0, "what somebody else wrote, or half of a state, is none");
+	ok(status_author("{\"version\":\"1\",\"pid\":1,\"startTicks\":2,\"boot\":\"\",\"stopped\":true,", &author) &&
+	           author.pid == 1 && author.stopped && !*author.boot,
+	   "but one of who could not read the boot's id is one");
 }
 
 int main(void)
