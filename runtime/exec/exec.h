@@ -1,6 +1,6 @@
 /* Room exec: a command that runs while its candidate leads (`lunarch exec`).
  *
- * Begin here; exec_internal.h says what the parts are. Not the command line (cmd_exec.c), and not a script (runner).
+ * Begin here; exec_internal.h says what the parts are. Not the command line (cmd_exec.c), and not a script (run).
  * Used by cmd_exec.c. */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* Why a worker does not answer, in words for people: it is stopped, or busy in a hook of its script. Nothing is
- * decided by it: the worker says itself what it runs, and may say anything. Filled in by the supervisor; used by the
- * runner, for its log, and by the room admin. */
+ * decided by it: the worker says itself what it runs, and may say anything.
+ * Filled in by the supervisor. Used by the rooms run, for its log, and program. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,9 +1,9 @@
-/* Room program: what every elector that runs has around its elections: how one is opened, what is shown of it, orders,
- * systemd.
+/* Room program: what every elector's process has around its elections: how an election is opened, what is shown of it,
+ * orders of operators, systemd.
  *
  * What a running elector's process has once: loop, lock environment, evidence about itself, signals, control socket.
  * Not an election and not a supervisor of processes: run and exec build those on it.
- * Used by cmd_run.c and the room exec. */
+ * Used by campaign.c and the rooms run and exec. */
 #pragma once
 
 #include "config/options.h"

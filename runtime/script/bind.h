@@ -1,6 +1,6 @@
 /* What the functions have in common that a script calls: how they fail, how they read an argument, and tasks.
- * Not the other groups of functions (the room api), which the script gets by script_spec.natives.
- * Used by script.c and by the files of the room api. The functions are [-0, +0, m] if they do not say otherwise. */
+ * Not the other groups of functions (script/api), which the script gets by script_spec.natives.
+ * Used by the files of script and of the rooms above it. The functions are [-0, +0, m] if they do not say otherwise. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,6 +1,6 @@
 /* Where a Service's address is kept, under compare-and-swap: what a module gives (base/module.h).
- * Not a decision: when to write, and how often to try, is service.c's. Used by service.c; locks/kubernetes has the one
- * there is. */
+ * Not a decision: when to write, and how often to try, is service.c's. Used by service.c;
+ * kube_slice.c implements it. */
 #pragma once
 
 #include "base/clock.h"

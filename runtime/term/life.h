@@ -1,5 +1,5 @@
-/* Room term: what follows for a term, its hooks and its workers from each event: pure state machines; and what goes with
- * a term: may_lead, the order of a Service, a script's jobs and metrics.
+/* Room term: pure state machines that say what is done at each event for a term, its hooks and its workers; and what
+ * goes with a term: may_lead, the order of a Service, a script's jobs and metrics.
  *
  * The life of a script: its versions, the workers that have loaded them, reloads, replacements, and the orders of
  * operators. Events come in, actions out: no I/O, no clock, no allocation. Not the lease (lease.h), and not what a term

@@ -319,7 +319,7 @@ def bad_scripts() -> None:
 
 
 def bad_times() -> None:
-    """Which they are: unit/runner/test_options.c."""
+    """Which they are: unit/config/test_options.c."""
     home = room("times")
     cases: list[tuple[list[str], dict[str, str], list[str], str]] = [
         (["--lease-duration", "15"], {}, ["--lease-duration: '15'", "unit"], "a bad duration"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The command line itself: help, suggestions, exit codes, versions. What is parsed how: unit/runner/test_options.c."""
+"""The command line itself: help, suggestions, exit codes, versions. What is parsed how: unit/config/test_options.c."""
 
 import subprocess
 

@@ -1,6 +1,6 @@
 /* The operations of the lock: each is a task that calls one function of the lock file, ends at its deadline, and is
  * answered exactly once. The elector does not wait for that answer longer than the operation may take: its end of the
- * socket (locks/driver) sees to it. Used by the driver. */
+ * socket (locks/lua) sees to it. Used by the driver. */
 #pragma once
 
 #include "locks/lua/driver_wire.h"
