@@ -71,7 +71,7 @@ bool election_says(const struct options *o, const struct election_settings *s, e
 	return value_of(o, s, which).from != OPTION_PRESET;
 }
 
-/* What options_parse has checked, a script's numbers have still before them. */
+/* A script's numbers have not passed the checks of options_parse, so they are checked here. */
 static int check_said(const struct said *s, struct err *err)
 {
 	const struct option_info *info = &option_table[s->option];

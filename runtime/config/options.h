@@ -98,8 +98,8 @@ struct options {
  * option or the variable, its value, what was expected, and for an unknown one the nearest there is. */
 int options_parse(struct options *o, enum command command, int argc, char **argv, struct err *err);
 
-/* Of run and check: the script, or NULL. *is_text: its text. Else its path: the first word, or what LUNARCH_SCRIPT says
- * beginning with '/', as no Lua text does. Borrowed. */
+/* For run and check: the script, or NULL. *is_text: its text. Else its path: the first word, or what LUNARCH_SCRIPT
+ * says beginning with '/', as no Lua text does. Borrowed. */
 const char *options_script(const struct options *o, bool *is_text);
 
 bool options_set(const struct options *o, enum option which); /* given as an option or in the environment */

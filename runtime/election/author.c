@@ -124,9 +124,9 @@ static bool has_noted(const struct record *r)
 	return p.count > 0 && p.term[p.count - 1].token == t.token && p.term[p.count - 1].from_us == t.from_us;
 }
 
-/* The term that this write finds in the record. All that is known of another's end is its last renewal. A version that
- * does not know past terms has released without noting its own. Who emptied a record by hand has taken the name
- * away. */
+/* Notes the term that this write finds in the record. Of another holder's end only its last renewal is known. A
+ * version that does not know past terms releases without noting its own term. A person who empties a record by hand
+ * removes the holder's name. */
 static void note_predecessor(const struct author *a, struct record *r, const struct author_write *w)
 {
 	if (w->what == LEASE_NEXT_TERM)
@@ -189,7 +189,7 @@ static bool was_handed(const struct author *a, const struct record *r, const str
 	       strcmp(r->advice->given.incarnation, a->incarnation) == 0;
 }
 
-/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
+/* Advice holds only for the write that carries it: what another process, or an earlier write, said is dropped. */
 static void author_advise(const struct author *a, struct record *r, const struct author_write *w)
 {
 	struct advice to = { .handed_over = was_handed(a, r, w) };
@@ -201,7 +201,7 @@ static void author_advise(const struct author *a, struct record *r, const struct
 		to.wanted = w->advice->wanted;
 	} else if (w->advice && w->what == LEASE_RELEASE) {
 		to.given = w->advice->next;
-		to.given.address[0] = '\0'; /* it is for who has this identity and incarnation */
+		to.given.address[0] = '\0'; /* only the identity and the incarnation say for which candidate it is */
 		to.handed_over = w->hands_over;
 	}
 	free(r->advice);

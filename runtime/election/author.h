@@ -1,5 +1,5 @@
-/* This process as the author of an election's records: which records are its own, what each shows the lease, and what
- * it writes. Not when it writes, nor who leads: lease.h decides that. The checkpoint is not its business (saves.h).
+/* This process as the author of an election's records: which records are its own, what each shows the lease, and
+ * what it writes. Not when it writes, nor who leads: lease.h decides that. Checkpoints are in saves.h.
  * No I/O, and no clock: times are passed in. Used by the elector. */
 #pragma once
 
@@ -26,8 +26,8 @@ bool author_holds(const struct author *a, const struct record *r);
 /* What the record shows, but for low_token, which depends on more than one record. */
 struct lease_sight author_sight(const struct author *a, const struct record *r);
 
-/* A new incarnation, and a new identity unless it was given: another process has the old ones. Nobody's death is proved
- * by the old evidence any more, which the copy shares. */
+/* Takes a new incarnation, and a new identity unless it was given, since another process has the old ones. The old
+ * evidence proves nobody's death any more, since the copy shares it. */
 void author_become_another(struct author *a);
 
 struct author_write {
@@ -40,11 +40,11 @@ struct author_write {
 	int64_t acquired_us; /* RENEW: when the term was acquired */
 	int64_t wall_us;     /* now, by the wall clock */
 	nsec since_renewal;  /* RENEW, RELEASE: since the write on which the term rests was sent */
-	/* RENEW: who comes next, and who is wanted. RELEASE: for whom. NULL: nothing. The term's own */
+	/* The advice of this term. RENEW: who comes next, and who is wanted. RELEASE: for whom. NULL: none */
 	const struct advice *advice;
 	bool hands_over; /* RELEASE: the term was handed over */
-	/* For the record's past terms (past.h), all but RENEW: why the term that is over with this write has ended
-	 * (NULL: unknown), and the token of our own that runs, or ran last. */
+	/* For the record's past terms (past.h); not used by RENEW. ended: why the term that this write closes has
+	 * ended (NULL: unknown). last_token: that of our own term that runs, or ran last. */
 	const char *ended;
 	int64_t last_token;
 };

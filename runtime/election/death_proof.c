@@ -174,7 +174,7 @@ bool proof_possible(const struct proof_self *s, const struct record *r)
 	return proof_sees(s, r) && len && strncmp(r->tree, s->dir, len) == 0 && strcmp(r->tree + len, name) == 0;
 }
 
-/* What cannot be seen may live. */
+/* A holder that cannot be seen may live. */
 static bool holder_may_live(const struct record *r)
 {
 	struct proc_stat s;
@@ -190,7 +190,8 @@ bool proof_above(const struct proof_self *s, const struct record *r)
 
 	if (!proof_sees(s, r))
 		return false;
-	/* Bounded: a process may end meanwhile, and its number become another's, so that the way up would not end. */
+	/* The number of steps is bounded: a process may end meanwhile and its number be given to another one, so
+	 * that the walk from parent to parent would not end. */
 	uint64_t pid = s->pid;
 	for (int i = 0; i < 1000 && pid > 1 && proc_stat(pid, &st) == 0; i++) {
 		if (pid == r->pid)
@@ -282,11 +283,12 @@ static bool thread_examine(void *arg, const char *name)
 	if (c == CARRIES_GONE) /* it has ended, and says nothing of the others */
 		return true;
 	s->found = c;
-	return c == CARRIES_NOTHING_YET; /* else that is the memory of all */
+	return c == CARRIES_NOTHING_YET; /* else this is the memory that all threads share */
 }
 
-/* Of a process whose first thread shows no memory: it has ended, while others may go on; or all of them are ending, and
- * none runs an instruction of its own any more. A thread that was made meanwhile may not have been seen. */
+/* For a process whose first thread shows no memory. Either that thread has ended, while others may go on; or all
+ * threads are ending, and none of them runs an instruction of its own any more. A thread that was made meanwhile may
+ * not have been seen. */
 static enum carries threads_carry(uint64_t pid, const char *marker)
 {
 	struct threads_search s = { .pid = pid, .marker = marker, .found = CARRIES_GONE };
@@ -381,8 +383,8 @@ static void search_kill_marked(struct proof_search *s, uint64_t pid)
 	close(fd);
 }
 
-/* Of a process whose environment cannot be read. In /proc one that changed its rights belongs to root; its status still
- * tells whose it was. */
+/* For a process whose environment cannot be read. In /proc a process that changed its rights belongs to root, but
+ * its status still tells its user. */
 static bool process_may_be_of_tree(uint64_t pid)
 {
 	char path[64];

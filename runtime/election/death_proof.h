@@ -29,8 +29,8 @@ void proof_self_init(struct proof_self *s, const char *dir);
 void proof_self_tidy(const struct proof_self *s);
 void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
 
-/* Takes the evidence back: nobody proves this process dead from now on, nor who leads under its incarnation: a copy of
- * it, on a clone of this machine, does. */
+/* Withdraws the evidence. From now on nobody can prove this process dead, nor the copy of it, on a clone of this
+ * machine, that leads under the same incarnation. */
 void proof_self_withdraw(const struct proof_self *s);
 void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
 
@@ -51,8 +51,8 @@ enum proof_verdict {
 	PROOF_UNKNOWN, /* cannot be proved: wait the lease out */
 };
 
-/* Of a record for which it is possible. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers
- * that carry the marker, but never a process while the elector itself lives, and none unless the tree file is our
- * user's, and says that the record's holder made it, in our time namespace. Without insist it leaves the killing to the
- * guard while something holds the tree file. why: what was found, for the log. No heap. */
+/* For a record for which proof_possible is true. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills
+ * leftovers that carry the marker, but never a process while the elector itself lives, and none unless the tree file
+ * is our user's, and says that the record's holder made it, in our time namespace. Without insist it leaves the
+ * killing to the guard while something holds the tree file. why: what was found, for the log. No heap. */
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size);

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So long after the elector's death its guard is left to kill the tree: it also knows children that nobody else can
- * attribute. */
+/* For this time after the elector's death, the killing of the tree is left to its guard, which also knows children
+ * that nobody else can attribute. */
 #define GUARDS_TIME (50 * NSEC_PER_MS)
 #define SAID_AFTER 3 /* a third of the lease: by then also a standby that polls has read the record once more */
 
@@ -69,8 +69,8 @@ static void watched_free_if_unused(struct watched *m)
 	free(m);
 }
 
-/* The callbacks may forget, or watch again. So the list is taken away first, and who is new in it is told later, from
- * the loop. */
+/* The callbacks may forget, or watch again. So the list is taken away first, and those that are added meanwhile are
+ * told later, from the loop. */
 static void watched_tell_all(struct watched *m)
 {
 	m->due = m->waiting;

@@ -14,8 +14,8 @@ struct decisions *decisions_of(struct lock_env *env);
 /* who: tells electors apart. Adds a line with the time. */
 void decisions_add(struct decisions *h, const void *who, const char *event, const char *text);
 
-/* Appends its lines, oldest first. */
+/* Appends the lines of `who`, oldest first. */
 void decisions_tell(const struct decisions *h, const void *who, struct buf *out);
 
-/* Removes its lines: another elector may get the same address as `who`. */
+/* Removes the lines of `who`, since another elector may get the same address. */
 void decisions_forget(struct decisions *h, const void *who);

@@ -53,7 +53,7 @@ static void open_term(void *arg, const struct lease_actions *)
 	announce(e, true);
 }
 
-/* The second time, the lease is lost while the script stops. */
+/* When this is called a second time in a term, the lease was lost while the script was stopping. */
 static void stop_term(void *arg, const struct lease_actions *a)
 {
 	struct elector *e = arg;
@@ -75,8 +75,8 @@ static void stop_term(void *arg, const struct lease_actions *a)
 		            e->end_why);
 }
 
-/* A term that is told to end leads on until its script has stopped, or the lease is lost. Others wait for the release,
- * so that was sent before. */
+/* A term that is told to end leads on until its script has stopped, or the lease is lost. Others wait for the
+ * release, so the release is sent before this. */
 static void close_lead(struct elector *e)
 {
 	enum lease_phase phase = lease_phase(e->lease);
@@ -122,7 +122,8 @@ static void become_another(void *arg, const struct lease_actions *)
 	next_link_renamed(e->next);
 }
 
-/* Two with one identity cannot be told apart in the log, in status, or by `ctl handover --to`. Said once. */
+/* Two candidates with one identity cannot be told apart in the log, in status, or by `ctl handover --to`. The log
+ * says this once. */
 static void meet_namesake(void *arg)
 {
 	struct elector *e = arg;
@@ -141,7 +142,8 @@ static void elector_on_namesake(void *arg, const struct lease_actions *)
 	meet_namesake(arg);
 }
 
-/* The lease machine asks before it acquires; between that, this candidate asks in order to know whether it could. */
+/* The lease machine asks before it acquires. Between its questions, this candidate asks in order to know whether it
+ * could lead. */
 static void elector_ask(struct elector *e)
 {
 	readiness_asked(&e->readiness, 4 * lease_publishes(e->lease)->retry, clock_now());
@@ -195,8 +197,8 @@ static const struct lease_effects effects = {
 	.finished = elector_on_finished,
 };
 
-/* Whoever was sent to this candidate as the next one would wait in vain: the next record is emptied first, if it can
- * be. */
+/* Clients that were sent to this candidate as the next one would wait in vain, so the next record is emptied first,
+ * if it can be. */
 static void elector_finish(struct elector *e)
 {
 	if (!e->finishing || (!next_link_settled(e->next) && !instant_passed(e->finish_by, clock_now())))
@@ -295,8 +297,8 @@ static void elector_on_settled(void *arg)
 	elector_look(arg);
 }
 
-/* Who comes next stands in the same store. What is refused there alone says nothing of the lock. Whether this candidate
- * is ready is looked at with the next step: the leader's next renewal is one. */
+/* The next record is in the same store. A refusal that concerns it alone says nothing about the lock. Whether this
+ * candidate is ready is examined at the next step; the leader's next renewal is one. */
 static void elector_on_next_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
@@ -330,7 +332,8 @@ static struct next_setup options_of(const struct lease_times *t, const struct ne
 
 /* ---- steps ---- */
 
-/* Whoever was stopped with SIGSTOP sees its own term end without an apparent cause. */
+/* The log tells of a pause, since a process that was stopped with SIGSTOP sees its own term end without an apparent
+ * cause. */
 static void elector_say_gap(struct elector *e)
 {
 	nsec late = elapsed_holder(e->due, clock_now());

@@ -24,18 +24,18 @@ struct elector_config {
 	struct timeline *timeline; /* for its timer */
 	const struct proof_self *self;
 	struct death_watches *death_watches; /* NULL: no take-over on proof of death */
-	const char *lock;                    /* URL, */
-	struct lock *opened;                 /*     or it is opened already: taken, once elector_new succeeds; NULL */
-	uint32_t seed;                       /* of the polling's jitter; 0: random */
-	const char *name;                    /* of the election, for the log; NULL or "" = it has none */
-	const char *identity;                /* "" = hostname_INCARNATION */
-	const char *address;                 /* may be "" */
+	const char *lock;                    /* URL */
+	struct lock *opened;  /* the lock, if it is opened already: taken, once elector_new succeeds; else NULL */
+	uint32_t seed;        /* of the polling's jitter; 0: random */
+	const char *name;     /* of the election, for the log; NULL or "" = it has none */
+	const char *identity; /* "" = hostname_INCARNATION */
+	const char *address;  /* may be "" */
 	struct lease_times times;
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */
 	struct next_options next;
-	const struct elector_before *before; /* NULL: nobody; */
-	void *before_arg;                    /*     both outlive the elector */
+	const struct elector_before *before; /* NULL: nobody; else it outlives the elector */
+	void *before_arg;                    /* outlives the elector */
 };
 
 struct elector_term {
@@ -45,11 +45,12 @@ struct elector_term {
 	struct instant end, kill;
 };
 
-/* Stands before the elector's user. Both are called from the loop, in the place of the user's callbacks of that name. */
+/* What stands between the elector and its user. Both are called from the loop, in the place of the user's callbacks
+ * of that name. */
 struct elector_before {
 	void (*lead)(void *arg, const struct elector_term *t); /* the user's lead follows */
-	/* true: the user does not hear of it now. It is to be called later, unless the elector has another phase then
-	 * than PHASE_ENDING. */
+	/* true: the user's stop is not called now. Whoever returned true calls it later, unless the elector's phase
+	 * is no longer PHASE_ENDING by then. */
 	bool (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
 };
 
@@ -77,16 +78,17 @@ struct elector_callbacks {
 	void (*ask)(void *arg); /* answer with elector_answer, now or later */
 	void (*saved)(void *arg, uint64_t save,
 	              bool good);              /* answers this elector_save and all earlier ones; may be NULL */
-	void (*renewed)(void *arg, nsec took); /* a renewal was written, so long after it was sent; may be NULL */
-	/* An operation failed, or what the lock holds is no record: at each try. why NULL: it is over. May be NULL. */
+	void (*renewed)(void *arg, nsec took); /* a renewal was written, this time after it was sent; may be NULL */
+	/* Called at each try that fails, or that finds no record in the lock. why NULL: the trouble is over. May be
+	 * NULL. */
 	void (*trouble)(void *arg, const char *why);
-	/* The store, or what reaches it, says that the lock's URL or settings are wrong, and nothing was ever heard of
-	 * it but that: another try would not help. Called at each try, last in its turn. May be NULL. */
+	/* The store, or what reaches it, says that the lock's URL or settings are wrong, and has never given another
+	 * answer, so another try would not help. Called at each try, last in its turn. May be NULL. */
 	void (*hopeless)(void *arg, const char *why);
-	/* is: this candidate comes next. Else it comes next no more; leads: since it leads, and `lead` follows. May be
-	 * NULL, as the two below. */
+	/* is: this candidate comes next from now on. Else it no longer comes next; leads: because it leads, and
+	 * `lead` follows. May be NULL, as the two below. */
 	void (*next)(void *arg, bool is, bool leads);
-	/* The running term is to end of its own will, for the one who comes next: answer with elector_end, with the
+	/* The running term is to be handed over to the candidate that comes next: answer with elector_end, with the
 	 * reason LEASE_RESIGNED and a sit_out of 0, as if an operator had asked for that. Once in a term. */
 	void (*hand_over)(void *arg, enum next_why why);
 	/* Answers elector_hand_over, once; elector_free may call it. It may end the elector, but not free it. May be
@@ -95,14 +97,14 @@ struct elector_callbacks {
 	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
-/* Whether a text can be written into a record. what: it is called so in *err. text may be NULL. */
+/* Whether a text can be written into a record. what: its name in *err. text may be NULL. */
 int elector_check_text(const char *what, const char *text, struct err *err);
 
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
                             struct err *err);
-/* why NULL: it campaigns, which it does not from the start: it reads, and leads when the lock is free. Else, what keeps
- * it from that: static text; a term that runs goes on. To be called whenever that may have changed: the same again does
- * nothing. */
+/* why NULL: the candidate campaigns: it reads the record, and leads when the lock is free. A new elector does not
+ * campaign yet. why not NULL: static text that says what keeps the candidate from campaigning; a running term goes
+ * on. Call it whenever the answer may have changed; the same answer again does nothing. */
 void elector_bar(struct elector *e, const char *why);
 /* address NULL, priority NULL: as it was. May also be called without having been asked. */
 void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority);
@@ -117,11 +119,12 @@ void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec
 void elector_next_term(struct elector *e, nsec grace);
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_configure_next(struct elector *e, const struct next_options *o);
-/* The same. address NULL: as it was; "": none. asks: as in elector_config, for the next acquisition. */
+/* Changes what else a reload may change. address NULL: as it was; "": none. asks: as in elector_config, for the next
+ * acquisition. */
 void elector_configure_user(struct elector *e, const char *address, bool asks);
 /* Whether its user could lead now (a worker is there); true from the start. Part of elector_status.lacks. */
 void elector_ready(struct elector *e, bool ready);
-/* Another store has answered in place of the lock's: from now on it is the lock's. Nothing if none has. */
+/* Another store has answered in place of the lock's: from now on it is the lock's. Does nothing if none has. */
 void elector_accept_store(struct elector *e);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
@@ -163,8 +166,8 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	const char *lacks;
 	bool worker; /* its user could lead: elector_ready */
 	struct lease_standing standing;
-	uint64_t namesake_writes; /* by other candidates with this identity, as far as they were seen, */
-	nsec namesake_for;        /*     and since the last one; -1: there was none */
+	uint64_t namesake_writes; /* writes of other candidates with this identity that were seen */
+	nsec namesake_for;        /* since the last of those writes; -1: there was none */
 	const char *paused_why;
 	const char *trouble; /* what was last wrong with the store or the record, and is not over */
 	nsec trouble_for;
@@ -182,4 +185,4 @@ void elector_status(const struct elector *e, struct elector_status *out);
 struct buf;
 void elector_why(const struct elector *e, struct buf *out);
 
-void elector_free(struct elector *e); /* cancels what is under way; but for handed_over no callback any more */
+void elector_free(struct elector *e); /* cancels what is under way; no callback follows but handed_over */

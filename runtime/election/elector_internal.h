@@ -1,7 +1,8 @@
-/* The memory of an elector (elector.h), and what its files call of each other.
+/* The memory of an elector (elector.h), and the functions that its files call in each other.
  * Not for other rooms or files, which use elector.h's functions.
- * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what others
- * are told and may ask), elector_handover.c (a hand-over that somebody has asked for) and elector_say.c (the log, and trouble with the store). */
+ * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what
+ * others are told and may ask), elector_handover.c (a hand-over that somebody has asked for) and elector_say.c (the
+ * log, and trouble with the store). */
 #pragma once
 
 #include "election/author.h"
@@ -27,18 +28,18 @@ struct elector {
 	struct saves saves;
 	struct lock *lock;
 	struct lease *lease;
-	uint64_t op;                /* the number of the operation under way, or of the last one, */
-	enum lease_write writing;   /*     and what that was for, if it was a write */
+	uint64_t op;                /* the number of the operation under way, or of the last one */
+	enum lease_write writing;   /* what that operation is for, if it is a write */
 	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
 	int event_count;
-	bool closing;                 /* elector_free was called */
-	bool quiet;                   /* the last term has ended as it was meant to: nobody has to hear of that */
-	bool ends;                    /* stop was called, and it was not said yet that this candidate leads no more, */
-	enum lease_reason end_reason; /*     for this reason, */
-	const char *end_why;          /*     in words: static text */
+	bool closing; /* elector_free was called */
+	bool quiet;   /* the last term has ended as it was meant to: nobody has to hear of that */
+	bool ends;    /* stop was called, and it was not yet reported that this candidate no longer leads */
+	enum lease_reason end_reason; /* the reason with which stop was called */
+	const char *end_why;          /* end_reason in words: static text */
 
-	struct record seen;         /* last known content of the store, */
-	struct version version;     /*     and its version */
+	struct record seen;         /* the last known content of the store */
+	struct version version;     /* the version of `seen` */
 	struct record *written;     /* what the write under way makes of it; NULL: none is under way */
 	int64_t token, acquired_us; /* of the term that runs, or ran last */
 	int64_t top_token;          /* the largest one that was seen of others, or led with */
@@ -47,23 +48,23 @@ struct elector {
 
 	struct death_watches *death_watches;
 	struct death_watch death_watch;
-	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for, */
-	uint64_t dead_id;    /*     and of the one whose holder it has proved dead */
-	uint64_t moved_id;   /* the sight of the last record that was written in another store, which was said */
-	const char *ended;   /* why the last term of ours ended, for the record: static text, */
-	uint64_t ended_term; /*     and which that was */
+	uint64_t watched_id; /* the sight of the record for whose holder death_watch waits */
+	uint64_t dead_id;    /* the sight of the record whose holder it has proved dead */
+	uint64_t moved_id;   /* the sight of the last record of another store that the log has reported */
+	const char *ended;   /* why the last term of ours ended, for the record: static text */
+	uint64_t ended_term; /* the number of that term */
 
-	/* of other candidates with this identity, as far as they were seen, the last one then */
+	/* the writes of other candidates with this identity that were seen, and when the last one was */
 	uint64_t namesake_writes;
 	struct instant namesake_at;
 
-	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
+	bool term_open; /* from the call of lead until the script has stopped and the lease is no longer held */
 	struct instant end, kill; /* its deadlines, as they were published */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 	char *trouble; /* the last one that was logged, and is not over; NULL: there is none */
 	struct instant trouble_at, trouble_since;
 	bool unwritable; /* a write had it, so a good read does not end it */
-	bool low_token;  /* it is that the store's tokens are too low: only a higher one ends it */
+	bool low_token;  /* the trouble is a token that is too low: only a higher one ends it */
 	struct store_contact contact;
 	struct instant began;   /* the term that runs, or ran last */
 	bool campaigns;         /* as elector_bar has said */
@@ -73,8 +74,8 @@ struct elector {
 	struct next_link *next;
 	struct next_options next_options;
 	struct readiness readiness;
-	bool handing;          /* the term ends for who comes next, */
-	enum next_why why;     /*     for this reason */
+	bool handing;          /* the term is being handed over to the candidate that comes next */
+	enum next_why why;     /* why it is handed over */
 	char *given;           /* for whom the write under way releases the lock; NULL: for nobody */
 	uint64_t handovers[3]; /* by enum next_why */
 	struct {               /* what elector_hand_over was asked for, from the order until it is known who leads */
@@ -83,8 +84,8 @@ struct elector {
 		struct timer timer;
 		struct instant released_at;
 	} handover;
-	bool finishing, left;     /* LEASE_DO_FINISHED was there, and is passed on once the next record is settled, */
-	struct instant finish_by; /*     or then */
+	bool finishing, left;     /* LEASE_DO_FINISHED has come, and is passed on once the next record is settled */
+	struct instant finish_by; /* when LEASE_DO_FINISHED is passed on at the latest */
 };
 
 /* elector.c: one event, now, or after the one at hand, if this is called from a callback. */
@@ -106,10 +107,10 @@ void elector_on_dead(void *arg);
 void elector_report_leader(struct elector *e, bool self);
 void elector_report_no_leader(struct elector *e);
 
-/* elector_handover.c. Each may be told at any time. */
+/* elector_handover.c. Each may be called at any time. */
 void handover_init(struct elector *e);
-void handover_ends(struct elector *e);                     /* the term ends for the request, */
-void handover_refused(struct elector *e, const char *why); /*     or goes on */
+void handover_ends(struct elector *e);                     /* the term ends for the request */
+void handover_refused(struct elector *e, const char *why); /* the term goes on */
 void handover_released(struct elector *e);                 /* the release is on its way */
 void handover_leader(struct elector *e, const struct elector_leader *l);
 void handover_fini(struct elector *e); /* a request that is under way gets its answer */
@@ -120,13 +121,13 @@ void elector_say(struct elector *e, enum log_level level, const char *event, con
 /* The same trouble is logged once, and again after a minute: a store that is down must not fill the disk. */
 void elector_say_trouble(struct elector *e, const char *event, const char *text);
 void elector_trouble_over(struct elector *e);
-/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. What was
- * refused to this elector alone only a write of its own ends. */
+/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. A
+ * refusal that concerns this elector alone ends only with a write of its own. */
 void elector_was_read(struct elector *e, const struct version *seen);
-/* An operation had no answer, or had one. A store that has been silent for as long as a leader could not survive is
- * said to be lost, once. */
+/* An operation had no answer, or had one. Once a store has been silent for longer than a leader could keep its
+ * lease, the log says that it is lost. */
 void elector_read_failed(struct elector *e);
 void elector_contact_good(struct elector *e);
-/* A write was not taken, as the answer says. A store that takes none is said to be so, once. */
+/* The store did not take a write. If it takes no writes at all, the log says so once. */
 void elector_write_failed(struct elector *e, const struct lock_result *r);
-void elector_wrote(struct elector *e); /* the record of who comes next */
+void elector_wrote(struct elector *e); /* the store took a write of the next record */

@@ -1,5 +1,5 @@
 /* Who comes next in an election, as its user sees it and sets it (docs/design.md, "Who comes next").
- * Not who decides that: lease/next.h. Only declarations.
+ * Not the decision: that is lease/next.h. Only declarations.
  * Used by the elector and its users. */
 #pragma once
 

@@ -22,8 +22,8 @@ struct next_link {
 	struct timeline *timeline;
 	struct timer timer; /* for next_wait */
 	const struct author *author;
-	struct lock *lock; /* NULL: there is no place for the record, */
-	char *trouble;     /*     and this says why; else what is wrong with it. NULL: nothing is */
+	struct lock *lock; /* NULL: there is no place for the record, and trouble says why */
+	char *trouble;     /* what is wrong with the record or its place. NULL: nothing is */
 	bool unwritable;   /* a write had the trouble, so a good read does not end it */
 	bool foreign;      /* the trouble is what the record is */
 	bool closing;
@@ -37,16 +37,16 @@ struct next_link {
 	int64_t priority;
 
 	/* The record. */
-	struct record seen;     /* its content, as of the last good read or write, */
-	struct version version; /*     and its version */
+	struct record seen;     /* its content, as of the last good read or write */
+	struct version version; /* the version of `seen` */
 	struct record *written; /* what the write under way makes of it; NULL: none is under way */
 	uint64_t op;
 	bool may_name;  /* it may name this candidate, by a write of ours */
 	bool unsettled; /* it did, and `settled` was not called since */
 
 	/* What people hear. */
-	bool is;                 /* this candidate comes next, and its user knows it, */
-	struct instant is_since; /*     since then */
+	bool is;                 /* this candidate comes next, and its user knows it */
+	struct instant is_since; /* since when that is so */
 	uint64_t who;            /* who comes next, as the lock's record publishes it, to others or by us; 0: nobody */
 	struct instant since;    /* since when it is so, or since when this candidate has its role */
 	char wanted[33];         /* a standby: the request that the lock's record publishes; "": none */
@@ -120,7 +120,7 @@ static void know(struct next_link *l, uint64_t who)
 	l->since = clock_now();
 }
 
-/* A leader empties it not: it ends its term for somebody else. */
+/* A leader does not empty the record, since it ends its term for somebody else. */
 static void note_named(struct next_link *l, bool mine)
 {
 	l->may_name = mine && l->role != NEXT_LEADER;

@@ -1,6 +1,7 @@
-/* Who comes next in one election: the record beside the lock's record, through a lock of its own, and the machine that
- * decides what to do with it (lease/next.h). It has the words to that machine's numbers.
- * Not the election: it looks at no lease, and ends no term. What it finds is advice, and nobody's safety depends on it.
+/* Who comes next in one election: the record beside the lock's record, through a lock of its own, and the machine
+ * that decides what to do with it (lease/next.h). It keeps the names and addresses for that machine's numbers.
+ * Not the election: it looks at no lease, and ends no term. What it finds is advice, and nobody's safety depends on
+ * it.
  * Used by the elector. */
 #pragma once
 
@@ -16,7 +17,7 @@ struct timeline;
 
 /* All may be called from inside a next_link_ function, and may call next_link_ functions, but for next_link_free. */
 struct next_link_callbacks {
-	void (*next)(void *arg, bool is); /* this candidate comes next; or comes next no more, and does not lead */
+	void (*next)(void *arg, bool is); /* is: it comes next now. Else it no longer comes next, and does not lead */
 	void (*publish)(void *arg);       /* a leader: what the lock's record says of it is to be written now */
 	void (*hand_over)(void *arg, enum next_why why);
 	void (*not_handed_over)(void *arg, const char *why);
@@ -30,8 +31,8 @@ struct next_link_config { /* borrowed for next_link_new only, but for env, timel
 	struct lock_env *env;
 	struct timeline *timeline;
 	const struct author *author;
-	const struct lock *lock; /* the election's, */
-	const char *url;         /*     as it was opened */
+	const struct lock *lock; /* the election's lock */
+	const char *url;         /* the URL with which `lock` was opened */
 	struct next_setup options;
 	uint32_t seed; /* not 0 */
 };
@@ -63,7 +64,8 @@ int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct
 /* What a write of this term says: next, wanted. false: nothing. */
 bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *out);
 
-/* The record names this candidate no more, as far as this candidate knows: nobody is sent to it after it has gone. */
+/* Whether the record no longer names this candidate, as far as it knows, so that nobody is sent to it after it has
+ * gone. */
 bool next_link_settled(const struct next_link *l);
 
 /* m: the lock's record as it was last seen. able and unable_why are the caller's, unless the record is the reason. */

@@ -1,6 +1,6 @@
 /* What the outcome of an operation on a lock means to the machines that asked for it (lease.h, next.h).
  * Not what follows from it: the machines decide that. No state.
- * Used by the elector and by what looks after its next record. */
+ * Used by the elector and by next_link.c. */
 #pragma once
 
 #include "election/store_contact.h"
@@ -9,7 +9,8 @@
 
 enum lease_outcome outcome_of(enum lock_outcome o);
 
-/* Rights, passwords, a store that takes no such record: trying again does not help, somebody has to act. */
+/* Whether another try would not help, and somebody has to act: rights or a password are missing, or the store takes
+ * no such record. */
 bool outcome_is_refusal(enum lock_outcome o);
 
 /* What the failure of a write says of the next one. */

@@ -17,7 +17,7 @@ struct readiness {                /* changed by the functions below */
 void readiness_init(struct readiness *r, bool asks, struct instant now);
 void readiness_asks(struct readiness *r, bool asks, struct instant now); /* from now on; what was said does not count */
 
-/* May_lead was asked, by whomever: the next time is `every` later. */
+/* To be called when may_lead was asked, for whatever reason: the next time is `every` later. */
 void readiness_asked(struct readiness *r, nsec every, struct instant now);
 void readiness_answered(struct readiness *r, bool yes);
 void readiness_late(struct readiness *r);
@@ -26,7 +26,7 @@ void readiness_late(struct readiness *r);
 const char *readiness_lacks(const struct readiness *r, enum lease_phase phase, const struct lease_standing *s,
                             const struct store_contact *c);
 
-/* It lacks nothing else than that the store takes its writes. lacks: of readiness_lacks */
+/* Whether it lacks nothing but that the store takes its writes. lacks: from readiness_lacks. */
 bool readiness_is_doubt(const char *lacks);
 
 /* A standby: may_lead is to be asked now, in order to know whether it could lead. */

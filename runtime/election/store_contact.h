@@ -25,8 +25,8 @@ struct store_contact {     /* read by its user; changed by the functions below *
 	bool unwritable;
 	bool wrote;               /* the store has taken a write of this elector once */
 	bool refused;             /* unwritable, by WRITE_REFUSED */
-	bool unsure;              /* the last write failed by WRITE_UNSURE, */
-	struct instant unsure_at; /*     and so did all since then */
+	bool unsure;              /* the last write failed by WRITE_UNSURE */
+	struct instant unsure_at; /* since when all writes have failed in that way */
 	uint64_t reads_failed, writes_failed;
 	uint64_t watches_failed; /* watches that ended by themselves */
 };
@@ -39,9 +39,9 @@ bool store_contact_good(struct store_contact *c, struct instant now);
 /* A read failed. true: from now on the store counts as lost, since the last answer is longer than `patience` ago. */
 bool store_contact_read_failed(struct store_contact *c, nsec patience, struct instant now);
 
-/* A write failed, which says nothing of reads. true: from now on the store counts as unwritable. It does at once where
- * it said so. Where it said nothing it does when writes have failed for longer than `patience`: one may be lost with
- * its connection. */
+/* A write failed, which says nothing of reads. true: from now on the store counts as unwritable. If the store said
+ * that it takes none, this is at once. If it said nothing, this is when writes have failed for longer than
+ * `patience`, since one write may be lost with its connection. */
 bool store_contact_write_failed(struct store_contact *c, enum write_failure how, nsec patience, struct instant now);
 
 /* The store took a write of this elector. */

@@ -1,13 +1,14 @@
 /* Room exec: a command that runs while its candidate leads (`lunarch exec`).
  *
- * Begin here; exec_internal.h says what the parts are. Not the command line (cmd_exec.c), and not a script (run).
+ * Begin here; exec_internal.h says what the parts are. Not the command line (cmd_exec.c), and not a script (the room
+ * run).
  * Used by cmd_exec.c. */
 #pragma once
 
 #include "base/err.h"
 #include "config/options.h"
 
-/* Those that it watches, for program_hold_signals. */
+/* The signals that exec watches, for program_hold_signals. */
 extern const int exec_signals[];
 
 /* Waits for the lock, runs the command of the options (its words, or --command) while it leads, and returns the exit

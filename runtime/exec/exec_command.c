@@ -47,7 +47,7 @@ static char **end_of(char **entry)
 	return entry;
 }
 
-/* One that is held has a place for each of them. */
+/* The environment of a held command has a place for each of them. */
 static void leading_entries(char **entry, const struct exec_term *t)
 {
 	char mark[32];
@@ -90,8 +90,8 @@ static void tell_of_stdin(struct exec_command *c)
 	c->told_of_stdin |= c->tty.away;
 }
 
-/* Options' variables are for this program. Of those in which a lunarch above us told us of a term or a warm start of
- * its own, `lacks` goes, too. */
+/* The variables of options are for this program, and are removed. So are those in `lacks`, in which a lunarch above
+ * us has told us of its own term or warm start. */
 static char **list_unset(char *const *lacks)
 {
 	size_t n = 0, more = 0;

@@ -3,7 +3,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* A guard that is not had, or dies before its command began, costs a later start some time, and is tried again. */
+/* If a guard cannot be started, or dies before its command began, only a later start takes longer; so it is tried
+ * again. */
 void exec_hold(struct exec *x)
 {
 	struct err err;
@@ -37,7 +38,7 @@ void exec_warm_up(struct exec *x)
 		          "the command cannot be started before this candidate leads: %s", err.text);
 }
 
-/* What is not the term's. */
+/* Ends a guard or a command that is not the term's. */
 void exec_end_early(struct exec *x)
 {
 	if (x->stage == STAGE_HELD) {

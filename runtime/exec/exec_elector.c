@@ -72,7 +72,7 @@ static void exec_on_next(void *arg, bool is, bool leads)
 		exec_end_early(x);
 }
 
-/* As if an operator had asked for it. */
+/* Hands over as if an operator had asked for it. */
 static void exec_on_hand_over(void *arg, enum next_why)
 {
 	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN });
@@ -89,7 +89,7 @@ static void exec_on_ask(void *arg)
 	elector_answer(x->campaign.elector, true, NULL, NULL);
 }
 
-/* With -n no store is waited for to recover. */
+/* With -n, exec does not wait for a store to recover. */
 static void exec_on_trouble(void *arg, const char *why)
 {
 	struct exec *x = arg;

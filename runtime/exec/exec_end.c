@@ -18,7 +18,7 @@ static void exec_on_ended(void *arg, int wait_status)
 	}
 }
 
-/* It was told to stop, and its command was, when the term was lost. */
+/* The term was lost after this process and its command had been told to stop. */
 static void exec_end_lost(struct exec *x)
 {
 	x->status = exec_leaving_status(x);

@@ -37,22 +37,22 @@ struct exec {
 	enum stage stage;
 	struct exec_command command;
 	struct exec_warm warm;
-	bool is_next;            /* this candidate comes next, */
-	bool spent;              /*     and its command has ended by itself meanwhile */
+	bool is_next;            /* this candidate comes next */
+	bool spent;              /* its command has ended by itself while this candidate comes next */
 	bool ended;              /* STAGE_TERM: the command has; what it left behind is being killed */
 	unsigned lost_held;      /* guards that have died before their command began */
 	struct exec_term of;     /* the term, for a command that is started again in it */
 	struct term_hooks hooks; /* of a script without on_stopped: the command runs, or is told to stop */
-	struct instant began;    /* the term, */
-	struct instant started;  /*     the command */
+	struct instant began;    /* when the term began */
+	struct instant started;  /* when the command was started */
 	struct exec_restart restart;
 	char *shell[4]; /* the command of --command: /bin/sh -c LINE */
 	bool leaving;
-	struct instant asked_at; /* to stop */
+	struct instant asked_at; /* when this process was asked to stop */
 	int asked, status, wait_status;
 	bool ran;      /* the command has led */
 	char *trouble; /* why the lock cannot be used now; NULL */
-	bool hopeless; /* for it never can be */
+	bool hopeless; /* the lock can never be used */
 	ev_timer patience, hold, grace, again, refill, cool;
 	int left_with; /* the status with which it leaves when it is known who leads after a hand-over; 0: it stays */
 };
@@ -67,12 +67,12 @@ void exec_begin_timer(struct exec *x, ev_timer *t, nsec after);
 
 void exec_tell(struct exec *x, struct term_event e);
 void exec_leave(struct exec *x, int status, enum lease_reason reason);
-/* Of who was asked to stop. */
+/* The exit status of a process that was asked to stop. */
 int exec_leaving_status(const struct exec *x);
 int exec_status_of(int wait_status); /* waitpid(2); -1: not known */
 void exec_start_command(struct exec *x);
 void exec_after_command(struct exec *x);
-/* Its term was lost: who is not to start its command again leaves. */
+/* The term was lost: unless the command is to be started again, exec leaves. */
 void exec_lost_status(struct exec *x, enum lease_reason reason);
 void exec_handed_over(void *arg, const struct handover_result *result);
 void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents);  /* --at-least is over */
@@ -82,11 +82,11 @@ void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents); /* --restart
 
 void exec_hold(struct exec *x);      /* a guard, whose command waits for the term */
 void exec_warm_up(struct exec *x);   /* --warm: the command, while this candidate comes next */
-void exec_end_early(struct exec *x); /* what is not the term's */
+void exec_end_early(struct exec *x); /* ends a guard or a command that is not the term's */
 void exec_tell_warm_ended(const struct exec *x);
 /* The guard of such a command is gone. */
 void exec_on_early_gone(struct exec *x, enum stage was);
-void exec_on_cool(struct ev_loop *loop, ev_timer *w, int revents);   /* it was to have ended by now */
+void exec_on_cool(struct ev_loop *loop, ev_timer *w, int revents);   /* the time for its end is over */
 void exec_on_refill(struct ev_loop *loop, ev_timer *w, int revents); /* exec_hold again */
 
 /* ---- exec_end.c, exec_elector.c, exec_stop.c, exec_control.c: who is told what ---- */

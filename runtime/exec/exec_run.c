@@ -96,7 +96,7 @@ static void exec_make_shell(struct exec *x)
 	x->shell[2] = mem_dup(x->options->value[OPTION_SHELL].text);
 }
 
-/* Of a command that did not lead. There is no elector if it could not be made. */
+/* Ends the guard of a command that did not lead. There is no elector if it could not be made. */
 static void exec_end_guard(struct exec *x)
 {
 	x->leaving = true;

@@ -15,8 +15,8 @@ void exec_on_grace(struct ev_loop *, ev_timer *w, int)
 		supervisor_kill(x->supervisor);
 }
 
-/* Nobody is led to it any more, so now it stops. It may have ended meanwhile, or have been told to for another
- * reason. */
+/* The Service leads nobody to the command any more, so now the command stops. It may have ended meanwhile, or have
+ * been told to stop for another reason. */
 static void exec_on_withdrawn(void *arg)
 {
 	struct exec *x = arg;

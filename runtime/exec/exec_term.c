@@ -80,7 +80,7 @@ void exec_tell(struct exec *x, struct term_event e)
 	exec_carry_out(x, &a);
 }
 
-/* The lease is kept meanwhile. */
+/* Starts the command again after a pause. The lease is kept meanwhile. */
 static void exec_start_later(struct exec *x)
 {
 	nsec pause = exec_restart_ended(&x->restart, x->wait_status, elapsed_standby(x->started, clock_now()),
@@ -89,13 +89,14 @@ static void exec_start_later(struct exec *x)
 	exec_begin_timer(x, &x->again, pause);
 }
 
-/* Of who was asked to stop. */
+/* The exit status of a process that was asked to stop. */
 int exec_leaving_status(const struct exec *x)
 {
 	return x->ran ? exec_status_of(x->wait_status) : 128 + x->asked;
 }
 
-/* As a shell does: what is in nobody's interest to hear of is the end by ^C, or by a reader that has had enough. */
+/* Tells which signal has ended the command, as a shell does. Nobody has to hear of an end by ^C, or by a reader that
+ * has closed its pipe. */
 static void exec_tell_killed(const struct exec *x)
 {
 	int signal = x->wait_status != -1 && WIFSIGNALED(x->wait_status) ? WTERMSIG(x->wait_status) : 0;
@@ -135,7 +136,8 @@ void exec_after_command(struct exec *x)
 	}
 }
 
-/* Who has asked for a hand-over is to hear who leads then: until that is known it stays, and campaigns no more. */
+/* A client that has asked for a hand-over is to hear who leads then. Until that is known exec stays, and no longer
+ * campaigns. */
 void exec_lost_status(struct exec *x, enum lease_reason reason)
 {
 	struct elector_status st;

@@ -38,7 +38,7 @@ void exec_warm_fini(struct exec_warm *w);
 int exec_warm_open(struct exec_warm *w, struct ev_loop *loop, struct err *err);
 void exec_warm_close(struct exec_warm *w); /* it is gone; or was not started. Nothing is open: does nothing */
 
-/* Tells it to lead. false: it has not said that it is ready, or listens no more, so it was not told. */
+/* Tells it to lead. false: it has not said that it is ready, or no longer listens, so it was not told. */
 bool exec_warm_lead(struct exec_warm *w, int64_t token);
 
 /* The command and all it started are gone. true: it was told to lead, and none of them has read that. */

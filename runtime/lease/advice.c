@@ -29,7 +29,7 @@ struct part_field {
 #define AT(field) offsetof(struct advice, field), sizeof(((struct advice *)0)->field) /* NOLINT */
 #define FIELDS_MAX 5
 
-/* As they are printed. But for the nomination, the first field of a part is there if the part is. */
+/* In the order in which they are printed. A part other than the nomination is present if its first field is. */
 static const struct part_field parts[][FIELDS_MAX] = {
 	[ADVICE_NEXT] = { { "identity", TEXT, true, AT(next.identity) },
 	                  { "incarnation", NAME, true, AT(next.incarnation) },
@@ -144,7 +144,7 @@ void advice_print(struct buf *b, const struct advice *a, enum advice_part part, 
 	}
 	for (const struct part_field *f = parts[part]; f < parts[part] + FIELDS_MAX && f->key; f++) {
 		if (f->kind != PRIORITY && !*((const char *)a + f->at))
-			continue; /* an empty text, or no */
+			continue; /* an empty text, or false */
 		buf_adds(b, between);
 		print_field(b, f, a);
 		between = ", ";

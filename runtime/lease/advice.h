@@ -1,7 +1,8 @@
-/* Advice: what records say of who comes next. The lock's record M names the next, for whom it was released, and whom
- * its leader wants as next; the record N beside it holds the candidate that comes next (lease/next.h).
+/* Advice: what a lock's records say about the candidate that comes next. The lock's record M names that candidate,
+ * the candidate for which the lock was released, and the candidate that its leader wants as next. The record N
+ * beside it holds the candidate that comes next (lease/next.h).
  * Not a part of any rule of safety: advice that is malformed, stale or another term's is no advice, never an error.
- * Used by record.c, by author.c and next_link.c, which say and hear it, and by who shows a record to people. */
+ * Used by record.c, by author.c and next_link.c, which write and read it, and by the commands that show a record. */
 #pragma once
 
 #include "base/buf.h"
@@ -23,13 +24,13 @@ struct advice_candidate {
 	int64_t priority;
 };
 
-/* Each part counts only in the term that wrote it, which it says itself: a version of Lunarch that does not know the
+/* Each part names the term that wrote it, and counts only in that term. A version of Lunarch that does not know the
  * part keeps it in its records, as it keeps every unknown field. */
 struct advice {
 	struct advice_candidate next;  /* M, "next": who comes next */
-	struct advice_candidate given; /* M, "for": for whom it was released; identity and incarnation */
-	/* M, "for": because the term before was handed over, not for another end that came too early. The candidate for
-	 * whom it was released goes on saying so in its own term, since a standby may never see the release. */
+	struct advice_candidate given; /* M, "for": the candidate for which it was released; identity and incarnation */
+	/* M, "for": the term before was handed over; it did not end early for another reason. The candidate for
+	 * which the lock was released repeats this in its own term, since a standby may never see the release. */
 	bool handed_over;
 	struct {
 		char name[33]; /* of the request; 32 hex digits. "": nobody is wanted */
@@ -39,8 +40,8 @@ struct advice {
 		bool is; /* the record is N: it holds a candidate, or nobody, and no election */
 		int64_t priority;
 		char answers[33];  /* the name of the request that this write of N answers; "": none */
-		char declines[33]; /* the name of one to which the wanted candidate says no, whoever N holds, */
-		char why[ADVICE_TEXT_MAX + 1]; /*     and why */
+		char declines[33]; /* the request that the wanted candidate declines, whichever candidate N holds */
+		char why[ADVICE_TEXT_MAX + 1]; /* why it declines */
 	} nomination;                          /* N, "nomination" */
 };
 

@@ -7,7 +7,7 @@
 
 enum leadership {
 	LEADERSHIP_ABSENT,   /* there is no record */
-	LEADERSHIP_NO_LOCK,  /* it is who comes next, beside a lock */
+	LEADERSHIP_NO_LOCK,  /* it is the next record beside a lock's record */
 	LEADERSHIP_RELEASED, /* nobody holds it */
 	LEADERSHIP_OVERDUE,  /* somebody holds it, and has not renewed it for its lease */
 	LEADERSHIP_LEADING,
@@ -18,11 +18,11 @@ enum leadership {
 enum leadership_watched {
 	WATCHED_NOTHING, /* it has read the record once, or for less than its lease */
 	WATCHED_RENEWS,  /* the record has changed within its lease */
-	WATCHED_SILENT,  /* it has not, for its lease */
+	WATCHED_SILENT,  /* the record has not changed for its lease */
 };
 
-/* r NULL: there is no record. now_us: the reader's wall clock, which decides only where nothing was watched. A record
- * that does not tell when it was renewed is not overdue by that. */
+/* r NULL: there is no record. now_us: the reader's wall clock, which decides only where nothing was watched. A
+ * record without a time of renewal does not count as overdue. */
 enum leadership leadership_of(const struct record *r, int64_t now_us, enum leadership_watched watched);
 
 const char *leadership_name(enum leadership l); /* "leading", "overdue", ... as `state` in JSON */

@@ -255,8 +255,8 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 static void won(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	l->term = l->good.term;
-	/* Each try makes the store's counter grow, but others are told of each as of a leader: so the tries become
-	 * rarer. */
+	/* Each try makes the store's counter grow. But others hear of each try as of a new leader, so the tries
+	 * become rarer. */
 	if (l->seen.low_token)
 		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
 	if (l->finish || l->paused || l->unreaped || l->seen.low_token || lease_out_left(l, now) > 0) {
@@ -364,8 +364,9 @@ static bool is_new(const struct lease *l, const struct lease_sight *s)
 	return !l->looked || l->met || l->seen.kind != s->kind || l->seen.id != s->id;
 }
 
-/* Who replaces a record has read it: it begins a larger term, or counts on in its own. What does neither was written
- * before, and landed again where a person had deleted the last record; or the store fell back. */
+/* A process that replaces a record has read it, so it begins a larger term, or raises the count of writes in its
+ * own. A record that does neither is older: it landed again after a person had deleted the last record, or the store
+ * fell back. */
 static bool went_back(const struct lease_sight *last, const struct lease_sight *s)
 {
 	if (!last->count || !s->count || s->term != last->term)

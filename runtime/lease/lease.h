@@ -26,7 +26,7 @@
 /* All in nanoseconds. docs/design.md calls them L, R, P, G, K and D. */
 struct lease_times {
 	nsec lease; /* L: how long the lease lasts after a renewal; then others may acquire it */
-	nsec renew; /* R: a holder that could not renew for so long ends its term */
+	nsec renew; /* R: a holder that has not renewed for this time ends its term */
 	nsec retry; /* P: how often a holder renews, and a standby polls */
 	nsec grace; /* G: the script's time to stop */
 	nsec kill;  /* K: the time from SIGKILL until the last process is reaped */
@@ -85,9 +85,9 @@ struct lease_sight {
 	/* The record names another candidate, who tries first: it was released for that one, or (held) published that
 	 * it comes next. This one holds back for a moment (lease_hold_back) once it might acquire. */
 	bool other_first;
-	/* It was written in another store than the one that shows it, as after a restore. Whoever it names may have
-	 * been followed by others there, so it is nobody's, and is waited out whatever else it says. In each store that
-	 * shows it it has another id. */
+	/* It was written in another store than the one that shows it, as after a restore. The holder that it names
+	 * may have been followed by others there. So it counts as nobody's, and is waited out whatever else it says.
+	 * Its id differs in each store that shows it. */
 	bool elsewhere;
 	/* Mine, but its token is not larger than the largest that this process has seen: no term may begin with it. */
 	bool low_token;
@@ -145,7 +145,8 @@ enum lease_do {
 	/* The sight was written by a copy of this process: its machine was cloned while it ran. Take a new incarnation.
 	 * From now on the records of the old one belong to another holder. */
 	LEASE_DO_TWIN = 1 << 0,
-	/* The sight was written by a namesake since this process looked on: two candidates have one identity. */
+	/* The sight was written by a namesake after this process had begun to read the record: two candidates have
+	 * one identity. */
 	LEASE_DO_NAMESAKE = 1 << 1,
 	LEASE_DO_SAVED = 1 << 2, /* the record holds save number `saved`, and the save's term still leads */
 	/* The term that wanted the unanswered saves does not hold the lease any more. The saves failed, whether or not
@@ -178,13 +179,13 @@ struct lease_actions {
 	uint64_t saved; /* SAVED */
 };
 
-/* What each action is to its caller. NULL: nothing. */
+/* What the caller does for an action. NULL: nothing. */
 typedef void lease_effect(void *arg, const struct lease_actions *a);
 struct lease_effects {
 	lease_effect *twin, *namesake, *saved, *unsaved, *stop, *start, *deadline, *ask, *read, *write, *leader,
 		*no_leader, *finished;
 };
-/* Carries out those in a, in their order. */
+/* Carries out the actions in a, in their order. */
 void lease_carry_out(const struct lease_actions *a, const struct lease_effects *effects, void *arg);
 
 enum lease_phase {
@@ -207,7 +208,7 @@ size_t lease_size(void);
 
 /* asks: the may_lead hook must answer yes before the lease is acquired. seed: for the jitter of the polling. */
 void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed);
-/* Whether the hook is asked, from now on: a lease that is held is kept, whatever it would say. */
+/* Sets whether the hook is asked from now on. A lease that is held is kept, whatever the hook would answer. */
 void lease_asks(struct lease *l, bool asks);
 
 /* Sets other times from now on; the next write publishes them. May be called while leading. */
@@ -234,7 +235,7 @@ uint64_t lease_next_count(const struct lease *l);
 /* Nanoseconds until lease_step needs a TICK; NSEC_NEVER if it needs none. Never too short by either clock. */
 nsec lease_wait(const struct lease *l, struct instant now);
 
-/* What keeps it from acquiring now, for people: nothing is decided by it. */
+/* What keeps this candidate from acquiring the lease now. It is for people; no decision depends on it. */
 struct lease_standing {
 	bool observer, paused;
 	bool unreaped; /* something of its last term could not be killed */

@@ -25,14 +25,14 @@ struct lease {
 	struct lease_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
 	struct instant seen_at;  /* when exactly that record was first received */
 	bool looked, had_record; /* a read has succeeded; there has been a record */
-	struct lease_sight last; /* the last record, or its absence: what follows upon a record says so (went_back) */
+	struct lease_sight last; /* the last record, or its absence: went_back compares the next one with it */
 	bool met;                /* `seen` is an absence that is over: a create conflicted since */
 	bool own;                /* `seen` is by a write of ours, and has been in the store ever since that was known */
 	bool dead;               /* the holder of `seen` is proved dead */
 	struct instant dead_at;  /* since when */
-	/* The last record was not replaced by who had read it, but is gone, or is of another store: its holder may
-	 * still be in its term, whatever is seen from then on. A standby waits for the longest duration that it has
-	 * seen, since it may not have seen the last record. */
+	/* The last record is gone, or is of another store, and no process that had read it replaced it. Its holder
+	 * may still be in its term, whatever is seen from then on. A standby waits for the longest duration that it
+	 * has seen, since it may not have seen the last record. */
 	bool gone;
 	struct instant gone_at;
 	nsec longest;
@@ -66,8 +66,8 @@ struct lease {
 	struct instant stop_by, release_by;
 	uint64_t save_wanted, saved; /* the newest save asked for; the newest that has been answered */
 	bool save_due, renew_due;    /* the newest save is in no write yet; LEASE_EV_RENEW, and no write since */
-	struct instant out_since;    /* nothing is acquired from out_since on, */
-	nsec out_for, sit_out;       /* for out_for. sit_out: out_for after the term that is ending */
+	struct instant out_since;    /* the time in which nothing is acquired begins */
+	nsec out_for, sit_out; /* out_for: the length of that time. sit_out: out_for after the term that is ending */
 
 	/* What was reported. */
 	bool reported;

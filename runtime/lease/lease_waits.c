@@ -2,8 +2,8 @@
 
 #define LONGEST_HOLD (NSEC_PER_SEC / 2) /* the longest that a candidate lets another one try first */
 
-/* A write of unknown outcome with a shorter duration counts as applied: standbys may have seen it, and wait only so
- * long. */
+/* A write of unknown outcome with a shorter duration counts as applied: standbys may have seen it, and wait no
+ * longer than it says. */
 static struct instant deadline(const struct lease *l, bool with_grace)
 {
 	struct instant d = instant_add(l->good.at, l->good.renew + (with_grace ? l->good.grace : 0));
@@ -45,7 +45,7 @@ bool lease_holds(const struct lease *l)
 	return lease_in_term(l) || l->phase == PHASE_RELEASING || l->phase == PHASE_NEXT;
 }
 
-/* How long a standby waits from the first sight of the record until it may acquire, as far as that says. */
+/* How long a standby waits from the first sight of the record until it may acquire, by what the record says. */
 static nsec standby_wait(const struct lease *l)
 {
 	switch (l->seen.kind) {
@@ -67,8 +67,9 @@ static nsec standby_wait(const struct lease *l)
 	return NSEC_NEVER;
 }
 
-/* What is left of that, counted from when the record was first received, and of the wait for a record that is gone: by
- * who has written since nothing is known of its holder, so no proof of death and no release makes that shorter. */
+/* What is left of that wait, counted from when the record was first received; and of the wait for a record that is
+ * gone. Later records say nothing about the holder of the one that is gone, so no proof of death and no release
+ * makes that wait shorter. */
 nsec lease_wait_left(const struct lease *l, struct instant now)
 {
 	nsec wait = standby_wait(l), longest = l->longest > l->times.lease ? l->longest : l->times.lease;
@@ -89,7 +90,7 @@ nsec lease_hold_back(const struct lease_times *t)
 	return part < LONGEST_HOLD ? part : LONGEST_HOLD;
 }
 
-/* Whether the record names another candidate for the case that it is free now. */
+/* Whether another candidate that the record names tries first, if the lock is free now. */
 static bool other_first(const struct lease *l)
 {
 	if (!l->seen.other_first)
@@ -97,8 +98,9 @@ static bool other_first(const struct lease *l)
 	return l->seen.kind == SIGHT_RELEASED || (l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->seen.reclaim);
 }
 
-/* How long until this candidate may try. Who lets another one try first counts from where its wait ends, which the
- * record's first receipt or the proof of death fixed: nothing that comes later makes that longer. */
+/* How long until this candidate may try. A candidate that lets another one try first counts from the end of its own
+ * wait. The record's first receipt or the proof of death fixes that end, and nothing that comes later makes it
+ * longer. */
 nsec lease_try_left(const struct lease *l, struct instant now)
 {
 	nsec wait = lease_wait_left(l, now);

@@ -1,7 +1,7 @@
 #include "lease/next.h"
 
-#define SLOWEST 16         /* times L: the longest pause before N is looked at again, after refusals or in vain */
-#define LONGEST_PREEMPT 64 /* times the option: short terms make it no longer */
+#define SLOWEST 16         /* times L: the longest pause between looks at N, after refused or useless tries */
+#define LONGEST_PREEMPT 64 /* times the option preempt_after: short terms make the wait no longer than this */
 
 /* ---- pauses ---- */
 
@@ -81,14 +81,14 @@ bool next_wants(const struct next_machine *s, struct instant now, uint64_t *requ
 	return s->role == NEXT_LEADER && *request && *identity;
 }
 
-/* The request that N is to answer; 0 = none. Only who is named in N can have said yes. */
+/* The request that N is to answer; 0 = none. Only the candidate that N names can have said yes. */
 static uint64_t to_answer(const struct next_machine *s)
 {
 	return s->news.wanted_mine && s->news.wanted != s->said ? s->news.wanted : 0;
 }
 
-/* Whether N is to be written for something that it does not say yet: that this candidate is next; or, where it is not
- * able, that it does not come, though the leader waits for it; or for nothing but to see whether it can be written. */
+/* Whether this candidate is to write N, for one of three reasons: it becomes next; it is not able to, and tells so a
+ * leader that waits for it; or it finds out whether the store takes its writes. */
 static bool wants_n(const struct next_machine *s)
 {
 	if (s->role != NEXT_STANDBY || !s->news.held)
@@ -112,8 +112,8 @@ static void try_later(struct next_machine *s, nsec d, struct instant now)
 	s->try.at = instant_add(now, d);
 }
 
-/* What the leader waits for is said at once. Who takes N unasked waits for a random moment, at least L after it last
- * tried. */
+/* An answer for which the leader waits is written at once. A candidate that takes N unasked waits for a random
+ * moment, at least L after its last try. */
 static void note_try(struct next_machine *s, struct instant now)
 {
 	struct next_try t = { .is = wants_n(s),
@@ -132,8 +132,8 @@ static void note_try(struct next_machine *s, struct instant now)
 	s->try = t;
 }
 
-/* Another candidate of at least our priority, whom M does not publish. It may just have taken N. If it has not written
- * N anew one and a half L later, it is gone. */
+/* N holds another candidate of at least our priority, which M does not publish. It may just have taken N. If it has
+ * not written N anew one and a half L later, it is gone. */
 static bool is_gone(struct next_machine *s, struct instant now)
 {
 	nsec enough = s->options.lease + s->options.lease / 2;
@@ -168,7 +168,7 @@ static bool may_write(struct next_machine *s, struct instant now)
 	return s->seen.who == s->news.holder || s->seen.priority < s->priority || is_gone(s, now);
 }
 
-/* Who has not written N for 2 L is published by no leader any more. */
+/* A leader no longer publishes a candidate that has not written N for 2 L. */
 static bool out_of_date(const struct next_machine *s, struct instant now)
 {
 	return instant_passed(instant_add(s->good_at, 2 * s->options.lease), now);
@@ -216,7 +216,7 @@ static void next_on_role(struct next_machine *s, const struct next_event *e, str
 		drop_wanted(s, a);
 	}
 	s->wanted.request = 0;
-	s->heard = s->heard || s->role == NEXT_LEADER; /* whose term comes then begins after ours */
+	s->heard = s->heard || s->role == NEXT_LEADER; /* the term that comes next begins after ours */
 	stop_being_next(s, e->role == NEXT_LEADER, a);
 	if (s->role == NEXT_LEADER || e->role == NEXT_LEADER) {
 		s->seen = (struct next_sight){ .kind = NEXT_UNKNOWN };
@@ -296,8 +296,8 @@ static void op_failed(struct next_machine *s, struct instant now)
 		try_later(s, lengthened(s->options.lease, s->refusals), now);
 }
 
-/* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
- * answers what this term has asked. */
+/* What a leader makes of a read of N. It cannot tell whether the candidate in the first record that it sees is still
+ * there, unless that record answers a request of this term. */
 static void leader_looked(struct next_machine *s, const struct next_sight *sight, struct instant now,
                           struct next_actions *a)
 {
@@ -395,7 +395,8 @@ static void next_on_written(struct next_machine *s, const struct next_event *e, 
 	}
 }
 
-/* Who looks at N looks at once, but not more often than every P: anybody may change it at any rate. */
+/* A candidate that watches N reads it at once after a change, but not more often than every P, since others may
+ * change N at any rate. */
 static void next_on_changed(struct next_machine *s, struct instant now)
 {
 	if (s->busy)
@@ -459,8 +460,8 @@ static void note_priorities(struct next_machine *s, const struct next_sight *nex
 	s->larger = larger;
 }
 
-/* By the request, which may be for whoever comes next: that one is asked before the term ends, since it may have gone,
- * or may not be ready any more. */
+/* Whether the leader's request is for this candidate; it may be for whoever comes next. The candidate is asked
+ * before the term ends, since it may have gone, or may no longer be ready. */
 static bool is_asked(const struct next_machine *s, const struct next_sight *next)
 {
 	return next && (!s->wanted.identity || s->wanted.identity == next->identity);

@@ -1,15 +1,16 @@
-/* Who comes next: the pure state machine that decides which standby that is (docs/design.md, "Who comes next").
- * It decides nothing about who may lead: its record N is advice, and a wrong one costs time. As lease.h it does no I/O,
- * reads no clock and allocates nothing: events and instants come in, actions come out.
+/* Who comes next: the pure state machine that decides which standby is to lead after the present leader
+ * (docs/design.md, "Who comes next"). It decides nothing about who may lead: its record N is advice, and a wrong one
+ * costs time. Like lease.h it does no I/O, reads no clock and allocates nothing: events and instants come in,
+ * actions come out.
  * Used by the elector, the simulator and the unit tests.
  *
  * The lock's record M says who leads, who comes next, and who is wanted as next. The record N beside it holds the
  * candidate that comes next, which writes it anew every L. Only the leader and the next look at N all the time. The
- * leader publishes in M whom it finds there, while N changes. A standby takes N when M publishes nobody, or one of
- * smaller priority than its own.
+ * leader publishes in M the candidate that it finds in N, as long as N changes. A standby takes N when M publishes
+ * nobody, or a candidate of smaller priority than its own.
  *
- * At most one operation on N is under way at a time. Names and addresses are the caller's: here a candidate is a number
- * (next_sight.who), and the caller keeps what it read and wrote last. */
+ * At most one operation on N is under way at a time. Names and addresses are the caller's: here a candidate is a
+ * number (next_sight.who), and the caller keeps what it read and wrote last. */
 #pragma once
 
 #include "lease/lease.h"
@@ -18,13 +19,13 @@
 struct next_options {
 	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
 	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
-	nsec preempt_after; /* is doubled after each term that lasted less */
-	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
+	nsec preempt_after; /* doubled after each term that was shorter */
+	nsec max_term;      /* after this time a leader hands over, if somebody comes next; 0 = never */
 };
 
 struct next_setup {
 	nsec lease, renew, retry; /* L, R and P of struct lease_times */
-	struct next_options next; /* but for the priority, which next_event has */
+	struct next_options next; /* without the priority, which is in next_event */
 };
 
 enum next_role {
@@ -47,13 +48,13 @@ struct next_sight {
 	uint64_t who;      /* identity and incarnation: the same candidate has the same */
 	uint64_t identity; /* the identity alone */
 	bool namesake;     /* another incarnation of its identity */
-	bool mine;         /* who is this process. An earlier incarnation of its identity is another candidate */
+	bool mine;         /* `who` is this process. An earlier incarnation of its identity is another candidate */
 	int64_t priority;
 	uint64_t answers;  /* the request (next_news.wanted) that this write answers; 0 = none */
 	uint64_t declines; /* the one to which the wanted candidate says no, which is another than `who`; 0 = none */
 };
 
-/* What M says, as far as others' records count here: pass it on each sight of M. */
+/* What M says, as far as the records of others matter here. Pass it on after each sight of M. */
 struct next_news {
 	bool held;       /* somebody leads */
 	uint64_t holder; /* its next_sight.who */
@@ -70,8 +71,8 @@ enum next_event_kind {
 	NEXT_EV_TICK,
 	NEXT_EV_AWAKE, /* the process does something else anyway: see next_shares */
 	NEXT_EV_ROLE,  /* role, term */
-	/* ready, priority: whether it could lead now. doubted: it is not ready only since the store did not take its
-	 * last write: it is to find out whether it would now */
+	/* ready, priority: whether it could lead now. doubted: it is not ready for one reason alone, that the store
+	 * did not take its last write. It is to find out whether the store takes one now */
 	NEXT_EV_READY,
 	NEXT_EV_NEWS,       /* news */
 	NEXT_EV_CHANGED,    /* a watch says that N has changed */
@@ -97,13 +98,13 @@ struct next_event {
 
 /* Actions, in the order in which they are carried out. */
 enum next_do {
-	NEXT_DO_NOT_NEXT = 1 << 0, /* this process is next no more; leads: since it leads */
+	NEXT_DO_NOT_NEXT = 1 << 0, /* this process is no longer next; leads: because it leads */
 	NEXT_DO_NEXT = 1 << 1,     /* this process is next */
 	/* What the leader's next renewal publishes has changed: next_published, next_wants. */
 	NEXT_DO_PUBLISH = 1 << 2,
 	NEXT_DO_HAND_OVER = 1 << 3, /* end the term, and release for next_published; why. Once in a term */
-	/* request: the one that it wanted is not there in time, or it was replaced, or its term has ended. The term
-	 * goes on */
+	/* request: it is given up, since its candidate was not there in time, or a later request replaced it, or its
+	 * term has ended. It ends no term */
 	NEXT_DO_NO_HANDOVER = 1 << 4,
 	NEXT_DO_READ = 1 << 5,     /* op */
 	NEXT_DO_WRITE = 1 << 6,    /* op, nobody, as_is, answers; conditional on the last sight */
@@ -114,7 +115,7 @@ struct next_actions {
 	unsigned set; /* of enum next_do */
 	uint64_t op;
 	bool nobody;      /* WRITE: empties N; else it names this process */
-	bool as_is;       /* WRITE: what the last sight shows, of another candidate, with that write's name */
+	bool as_is;       /* WRITE: repeats what the last sight shows of another candidate, under that write's name */
 	uint64_t answers; /* WRITE: the request that it answers: yes, or no with nobody or as_is; 0 = none */
 	enum next_why why;
 	uint64_t request; /* NO_HANDOVER; HAND_OVER by NEXT_REQUEST */
@@ -146,21 +147,21 @@ struct next_machine {
 	/* The operation on N under way, and when the next one may start. */
 	uint64_t op;
 	bool busy, changed;                /* changed: a watch told of a change meanwhile */
-	bool naming;                       /* the write under way names this process, */
-	uint64_t saying;                   /*     and answers this request; 0 = none */
+	bool naming;                       /* the write under way names this process */
+	uint64_t saying;                   /* the request that the write under way answers; 0 = none */
 	struct instant next_op, shared_op; /* shared_op: then, if the process is awake anyway; never after next_op */
 	int refusals;                      /* how many operations in a row were refused */
 
 	/* A standby. */
 	bool is_next;
 	uint64_t said; /* the request that it has answered: yes if it is next, else no; 0 = none */
-	/* It is to write N: to take it, or, where it is not able, to write back what it sees. That shows whether the
-	 * store takes its writes, or tells the leader that it does not come. */
+	/* The next write of N by this standby. If it is able, it takes N. If not, it writes back what it sees: that
+	 * shows whether the store takes its writes, or tells the leader that it does not come. */
 	struct next_try {
 		bool is, able;
 		bool go;           /* N was looked at: write now */
-		uint64_t request;  /* that it is for; 0 = none */
-		struct instant at; /* then it looks at N */
+		uint64_t request;  /* the request that the try is for; 0 = none */
+		struct instant at; /* when it looks at N */
 	} try;
 	bool took; /* it last tried to take N at taken_at */
 	struct instant taken_at;
@@ -170,7 +171,9 @@ struct next_machine {
 	int patience; /* how many times in a row that candidate was found alive, and not published */
 
 	/* A leader. */
-	bool handed, larger; /* handed: HAND_OVER was said. larger: the next's priority is, since larger_since */
+	bool handed,
+		/* handed: HAND_OVER was said. larger: the next candidate's priority is larger, since larger_since */
+		larger;
 	struct instant larger_since;
 	nsec preempt_after; /* options.preempt_after, or longer after short terms */
 	uint64_t published; /* who */
@@ -189,9 +192,9 @@ struct next_actions next_step(struct next_machine *s, const struct next_event *e
 /* Nanoseconds until next_step needs a TICK; NSEC_NEVER if it needs none. */
 nsec next_wait(const struct next_machine *s, struct instant now);
 
-/* Whether an AWAKE now begins what is done every L. That may be done at any time within P (at most L/4), so it shares a
- * wake-up with a renewal, or with the notice of one: the next is early, and the leader late, so that it never looks
- * twice between two writes. */
+/* Whether an AWAKE event now begins the work that is due every L. That work may be done at any time within P (at
+ * most L/4), so it shares a wake-up with a renewal, or with the notice of one. The next candidate does it early, and
+ * the leader late, so that the leader never looks twice between two writes. */
 bool next_shares(const struct next_machine *s, struct instant now);
 
 /* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */

@@ -32,8 +32,8 @@ void next_record_decline(struct record *r, const char *request, const char *why)
 	advice_set(r->advice->nomination.why, why);
 }
 
-/* An election's record has a term, and says its state. One that an older version has made of an N would else look like
- * it, since that version keeps the field. */
+/* An election's record has a term, and says its state. These two tell it from an N even where an older version has
+ * turned an N into an election's record, since that version keeps the field. */
 bool next_record_is(const struct record *r)
 {
 	return advice_has(r->advice, ADVICE_NOMINATION) && !r->term && !r->token && r->state == RECORD_UNSAID;

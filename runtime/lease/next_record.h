@@ -1,6 +1,6 @@
 /* The next record: the record N that stands beside a lock's record and holds the candidate that comes next
  * (lease/next.h). Not the lock's record, and no lease: nobody's safety depends on what it says.
- * Used by the elector, by what lists locks, and by doctor. */
+ * Used by the elector, by the commands that list locks, and by doctor. */
 #pragma once
 
 #include "lease/advice.h"
@@ -11,20 +11,21 @@ struct next_record {
 	struct advice_candidate who; /* nobody: N is written empty */
 	char answers[33];
 	int64_t since_us, wall_us;  /* when it became next, and now, by the wall clock */
-	int64_t lease_ms, retry_ms; /* for people, and for other programs; nobody counts by them */
+	int64_t lease_ms, retry_ms; /* for people, and for other programs; no wait depends on them */
 };
 
-/* Makes the record one that says this, but for the write's name. Unknown fields are kept. It has no term, token or
+/* Makes the record say this; it does not set the write's name. Unknown fields are kept. It has no term, token or
  * process, so no election takes it for its own. */
 void next_record_fill(struct record *r, const struct next_record *n);
 
-/* Says no in an N to a request, which is for whom that N may not hold. */
+/* Declines a request in an N. The N may hold another candidate than the one that the request is for. */
 void next_record_decline(struct record *r, const char *request, const char *why);
 
 /* Whether the record is an N: not an election's, which must leave it alone. */
 bool next_record_is(const struct record *r);
 
-/* The same, and what it says. false: it belongs to an election or another program. Leave it alone. */
+/* The same as next_record_is; fills *out with what the record says. false: it belongs to an election or another
+ * program, and must be left alone. */
 bool next_record_read(const struct record *r, struct next_record *out);
 
 /* ---- what records show the process that has this identity, and incarnation ---- */
@@ -39,5 +40,5 @@ struct next_sight next_record_sight(const struct record *n, const char *identity
 /* M, which is a record of an election. */
 struct next_news next_record_news(const struct record *m, const char *identity);
 
-/* lease_sight.other_first, of M. */
+/* The value of lease_sight.other_first for M. */
 bool next_record_other_first(const struct record *m, const char *identity, const char *incarnation);

@@ -1,8 +1,8 @@
 /* Past terms: the last terms of a lock, as its record tells them ("pastTerms"): who led, from when until when, with
- * which token, and why that ended. For people: its times are those of the writers' wall clocks, and nothing is ever
- * decided by it. Not the decisions of one process (election/decisions.h), which are in its memory.
- * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by who shows
- * them. */
+ * which token, and why the term ended. They are for people: the times are those of the writers' wall clocks, and no
+ * decision ever depends on them. Not the decisions of one process (election/decisions.h), which are in its memory.
+ * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by the commands
+ * that show them. */
 #pragma once
 
 #include "base/buf.h"
@@ -31,19 +31,19 @@ struct past {
 	struct past_term term[PAST_TERMS];
 };
 
-/* Makes one. who: cut to PAST_WHO_MAX bytes, at the end of a character. Times that are out of range are unknown, and so
- * is an end before the beginning. reason NULL, or no such word: PAST_UNKNOWN. */
+/* Fills *t. who: cut to PAST_WHO_MAX bytes, at the end of a character. Times that are out of range are unknown, and
+ * so is an end before the beginning. reason NULL, or not such a word: PAST_UNKNOWN. */
 void past_term_set(struct past_term *t, const char *who, int64_t token, int64_t from_us, int64_t to_us,
                    const char *reason);
 
 /* Adds it as the newest. Earlier ones whose token is not smaller are dropped: their store fell back. */
 void past_add(struct past *p, const struct past_term *t);
 
-/* Reads a value that may be anything: of its last PAST_TERMS elements, those that are terms, in order, and not newer
- * than the token `last`, which is the record's (0: unknown). */
+/* Reads a value that may be anything. Of its last PAST_TERMS elements it takes those that are terms, are in order,
+ * and have no larger token than `last`, the record's (0: unknown). */
 void past_read(struct past *p, const struct json_t *value, int64_t last);
 
-/* The same of text that past_print wrote. NULL: there are none. */
+/* Reads text that past_print wrote. text NULL: there are no past terms. */
 void past_parse(struct past *p, const char *text);
 
 void past_print(struct buf *b, const struct past *p); /* a JSON array in one line */

@@ -1,5 +1,5 @@
-/* A record's past terms and the one that lasts, to be shown: how long each lasted, and the time without a leader
- * between. Not what is kept (past.h). Used by history, status and the admin endpoint. */
+/* A record's past terms and its running term, as rows to be shown: how long each lasted, and the time without a
+ * leader between them. Not what is kept (past.h). Used by history, status and the admin endpoint. */
 #pragma once
 
 #include "lease/past.h"

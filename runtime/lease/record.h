@@ -51,11 +51,12 @@ struct record {
 	uint64_t pid, pid_start,
 		pid_namespace;  /* of the elector; start in clock ticks since boot (proc(5), field 22) */
 	uint64_t net_namespace; /* not used; kept as it was read */
-	char store[41];         /* in which it was written, by the name that the store gives itself; "": it has none */
-	char *checkpoint;       /* what the script saved: compact JSON, one value; NULL = nothing */
-	struct advice *advice;  /* what the record says of who comes next; NULL = nothing */
-	char *past;             /* the last terms, for people, as past.h prints them; NULL = none */
-	struct json_t *extra;   /* unknown fields, which are kept; NULL when there are none */
+	char store
+		[41]; /* the store in which it was written, by the name that the store gives itself; "": it has none */
+	char *checkpoint;      /* what the script saved: compact JSON, one value; NULL = nothing */
+	struct advice *advice; /* what the record says of who comes next; NULL = nothing */
+	char *past;            /* the last terms, for people, as past.h prints them; NULL = none */
+	struct json_t *extra;  /* unknown fields, which are kept; NULL when there are none */
 };
 
 /* The version of a record in its store. Only the lock's backend knows what the text means. "" = absent. */
@@ -93,8 +94,8 @@ int record_checkpoint_check(const char *text, struct err *err);
 
 /* A number that is equal for two records if they show the same write. It depends on the holder, incarnation, write's
  * name, state, term, token, durations, times and transitions; not on other fields, versions or the order of keys. A
- * store that makes tokens makes another one for a create that is applied twice: so it is known to be another record.
- * Where the token is in what is written, nothing tells the two from each other. */
+ * store that makes tokens makes another token for a create that is applied twice, so the second record gives another
+ * number. Where the token is a part of what is written, nothing tells the two records apart. */
 uint64_t record_sight_id(const struct record *r);
 
 /* The write's name as a number, 0 if the record has none. */

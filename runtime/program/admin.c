@@ -29,13 +29,13 @@ struct admin {
 	struct server *server;
 	struct standing_source source;
 	struct events *events;
-	struct listener_file file; /* of its Unix socket; without a path: it listens at an address, */
-	bool loopback;             /*     which is this machine's own */
+	struct listener_file file; /* of its Unix socket; without a path: it listens at an address */
+	bool loopback;             /* only this machine itself reaches that address */
 };
 
 /* ---- what is asked about an election ---- */
 
-/* true: it is not known whether somebody else leads now. Says so. */
+/* true: it is not known whether somebody else leads now, and `out` says so. */
 static bool is_cut_off(const struct standing *e, struct buf *out)
 {
 	if (e->status->store.answered && !e->status->store.lost)
@@ -46,7 +46,7 @@ static bool is_cut_off(const struct standing *e, struct buf *out)
 	return true;
 }
 
-/* false: says why not. */
+/* false: `out` says why not. */
 static bool could_lead(const struct standing *e, struct buf *out)
 {
 	if (!e->status->lacks)
@@ -81,7 +81,7 @@ static bool is_healthy(const struct standing *e, struct buf *out)
 	return false;
 }
 
-/* Who observes never leads, by its script: it is ready when it could tell who does. */
+/* An observer never leads, as its script says. It is ready when it can tell who leads. */
 static bool is_ready(const struct standing *e, struct buf *out)
 {
 	return is_healthy(e, out) && (e->status->standing.observer ? !is_cut_off(e, out) : could_lead(e, out));

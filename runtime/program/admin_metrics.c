@@ -39,7 +39,7 @@ static const struct sample {
 #undef ROW
 #define SAMPLES (sizeof samples / sizeof *samples - 1)
 
-/* In the unit of each row, and a time in nanoseconds. */
+/* Fills in the value of each row in the row's unit; times are in nanoseconds. */
 static void sample_values(const struct standing *e, long double out[SAMPLES])
 {
 	const struct elector_status *s = e->status;

@@ -1,6 +1,6 @@
 /* The metrics of all elections, in the text format of Prometheus, 0.0.4.
  * Not the HTTP endpoint (admin.h).
- * Used by admin.c; candidate.c and the room exec keep the renewals. */
+ * Used by admin.c; campaign.c keeps the renewals. */
 #pragma once
 
 #include "program/standing.h"

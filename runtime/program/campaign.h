@@ -21,7 +21,8 @@ struct campaign { /* read by its users */
 	void *arg;
 };
 
-/* c: zeroed, or campaign_read already. Without this, and with options, it is one outside a program. */
+/* c: zeroed, or filled by campaign_read. A campaign outside a program has its options set and does without this
+ * call. */
 void campaign_init(struct campaign *c, struct program *p);
 
 /* In all of these s is NULL where there is no script. -1 with *err, which names the place in the script. */

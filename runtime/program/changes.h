@@ -1,4 +1,4 @@
-/* What changes of the elections of this process: one place that looks, for everybody who is to be told.
+/* The changes of the elections of this process: one place finds them for everybody who is to be told.
  * Not a log: what changed and changed back between two looks is not told. Times and counts alone are no change.
  * Used by events.c and state_file.c; program.c has it. */
 #pragma once
@@ -24,7 +24,7 @@ void changes_free(struct changes *c); /* when all have left; NULL: does nothing 
  * but not more often than each 20 ms, and once a second at least. The first follower is told of every election at once;
  * another one only of what changes from now on. While nobody follows nothing is looked at. */
 void changes_follow(struct changes *c, struct changes_follower *f);
-void changes_leave(struct changes *c, struct changes_follower *f); /* also who does not follow */
+void changes_leave(struct changes *c, struct changes_follower *f); /* f need not follow */
 bool changes_followed_by(const struct changes *c, const struct changes_follower *f);
 
 uint64_t changes_number(const struct changes *c); /* of the last change that was found; 0: none yet */

@@ -65,7 +65,7 @@ const char *control_method(const char *command)
 	return order && order->changes ? "POST" : "GET";
 }
 
-/* "method", "path" or "parameters": what of the request cannot be. */
+/* what: the part of the request that is wrong: "method", "path" or "parameters". */
 static void refuse(struct http_answer *a, int status, const char *fmt, const char *what)
 {
 	a->status = status;

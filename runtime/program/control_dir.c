@@ -13,7 +13,7 @@
 enum { IN_STATE, IN_RUNTIME, IN_RUN_USER, IN_TMP };
 _Static_assert(IN_TMP + 1 == CONTROL_DIRS, "each place has a number");
 
-/* The path alone. */
+/* Writes the path to `out`. It neither makes nor checks the directory. */
 static int control_dir_name(const char *state_dir, int place, char *out, size_t size, struct err *err)
 {
 	const char *runtime = getenv("RUNTIME_DIRECTORY"); /* several are separated by colons */

@@ -10,7 +10,7 @@ enum exit_status {
 	EXIT_UNREACHABLE = 69,  /* the store (sysexits: EX_UNAVAILABLE) */
 	EXIT_NOT_ACQUIRED = 75, /* the lock was not acquired in time (EX_TEMPFAIL) */
 	EXIT_LOST = 76,         /* leadership was lost (exec, run --once) */
-	EXIT_CANNOT_RUN = 126,  /* exec: the command was found but cannot run, */
-	EXIT_NOT_FOUND = 127,   /*       or was not found: as env(1) says */
+	EXIT_CANNOT_RUN = 126,  /* exec, as env(1) says: the command was found but cannot run */
+	EXIT_NOT_FOUND = 127,   /* exec, as env(1) says: the command was not found */
 	EXIT_TERMINATED = 143,  /* a second SIGTERM */
 };

@@ -1,5 +1,6 @@
-/* What a running elector can be asked at its control socket: each order's name, and its help. Not how it is answered:
- * orders.h. Only a table. Used by that, by the socket, and by `lunarch ctl`, its completion and its help. */
+/* What a running elector can be asked at its control socket: each order's name, and its help. Not how it is
+ * answered: orders.h. Only a table. Used by orders.c, by the socket, and by `lunarch ctl`, its completion and its
+ * help. */
 #pragma once
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@ struct inquiry { /* of the elections, one after the other */
 	struct buf *out;
 	const struct orders *orders;
 	bool any, all_lead, one_leads;
-	int stay; /* that do not leave */
+	int stay; /* how many of them do not leave */
 };
 
 /* An order without a name is for all. */

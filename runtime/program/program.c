@@ -156,8 +156,8 @@ static void open_control(struct program *p, const struct options *o)
 
 /* ---- systemd's watchdog ---- */
 
-/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program
- * again. */
+/* The loop alone tells the watchdog that all is well. When the loop no longer runs, nobody renews, and systemd is to
+ * start the program again. */
 static void program_on_watchdog(struct ev_loop *, ev_timer *, int)
 {
 	sd_notify_send("WATCHDOG=1");
@@ -184,7 +184,7 @@ static struct standing_source program_source(struct program *p)
 	return (struct standing_source){ program_list_elections, p, p->state_file };
 }
 
-/* As the endpoint below: a file that was asked for must be there. */
+/* A state file that was asked for and cannot be written is an error, as with the endpoint below. */
 static int open_state_file(struct program *p, const struct options *o, struct err *err)
 {
 	const char *path = options_text(o, OPTION_STATE_FILE, NULL);
@@ -273,7 +273,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	return -1;
 }
 
-/* Of the fork, which may run a script: the lock's URL may have a password. */
+/* Called in the fork, which may run a script: the lock's URL is wiped, since it may have a password. */
 static void program_let_go(void *arg)
 {
 	const struct program *p = arg;

@@ -55,10 +55,11 @@ struct program {
 	bool no_privileges; /* what is started has none (--no-new-privs) */
 };
 
-/* First of all in a command that goes on to program_init with the same signals (0-terminated): until that watches them
- * they wait, instead of ending a program that has only begun. What is started begins with none blocked. */
+/* A command that goes on to program_init with the same signals (0-terminated) calls this first. Until program_init
+ * watches the signals they wait, instead of ending a program that has only begun. What is started begins with none
+ * blocked. */
 void program_hold_signals(const int *signals);
-/* For a command that does not go on to it after all. */
+/* For a command that does not go on to program_init after all. */
 void program_release_signals(const int *signals);
 
 /* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. None of them is
@@ -67,13 +68,13 @@ int program_init(struct program *p, const struct options *o, const int *signals,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
 
-/* The first guard, which is started before any lock is opened, is a fork of this process. What the worker of such a
- * guard runs; of a command, NULL. */
+/* The first guard, which is started before any lock is opened, is a fork of this process. worker: what the worker of
+ * such a guard runs; for a command, NULL. */
 struct guard_fork program_fork(struct program *p, guard_worker *worker);
 
-/* On a terminal, once: that a lock which is a plain name is this machine's alone. */
+/* Says once, on a terminal, that a lock which is a plain name is this machine's alone. */
 void program_say_local(struct program *p, const char *lock);
 
-/* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another
- * session than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
+/* Is stdin a terminal whose input belongs to others now, as in a shell's background job? A process that reads it in
+ * another session than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
 bool program_in_background(void);

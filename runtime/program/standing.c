@@ -166,7 +166,7 @@ static void reason_namesake(struct buf *out, const struct standing *e)
 	buf_printf(out, ", and wrote %s ago: give each its own (--identity)", span(e->status->namesake_for, ago));
 }
 
-/* It leads, as far as the lock goes. */
+/* By the lock it leads, but its worker has not answered yet. */
 static void reason_silent(struct buf *out, const struct standing *e)
 {
 	char since[32];
@@ -317,7 +317,7 @@ static void note_trouble(struct buf *out, const struct standing *e)
 	                                 : "; this candidate campaigns all the same, and leads if no other does");
 }
 
-/* Of the candidate that comes next, with --warm. */
+/* For the candidate that comes next, with --warm. */
 static void note_warm(struct buf *out, const struct standing *e)
 {
 	if (!e->warm)
@@ -451,7 +451,7 @@ static void tell_leading(struct buf *out, const struct standing *e)
 	           span(st->since_renewal, renewed), span(st->remaining, left));
 }
 
-/* A hook that blocks: while the term is new, reason_silent has it. */
+/* Tells of a hook that blocks. While the term is new, reason_silent tells it. */
 static void tell_busy(struct buf *out, const struct standing *e)
 {
 	char since[32];
@@ -464,7 +464,7 @@ static void tell_busy(struct buf *out, const struct standing *e)
 		buf_printf(out, ", for %s", span(e->worker.work_for, since));
 }
 
-/* No reason: it may lead all the same. */
+/* A script's error is not a reason: the candidate may lead all the same. */
 static void tell_script_error(struct buf *out, const struct standing *e)
 {
 	char ago[32];
@@ -483,7 +483,7 @@ static void tell_service(struct buf *out, const struct standing *e)
 static const struct saying troubles[] = { { "", tell_busy, true }, { "", tell_script_error, true } };
 static const struct saying services[] = { { "", tell_service, true } };
 
-/* A line for each that has something to say. Whether one had. */
+/* Adds a line for each that has something to say. Returns whether one had. */
 static bool tell_all(struct buf *out, const struct standing *e, const struct saying *s, size_t count)
 {
 	bool told = false;

@@ -38,7 +38,7 @@ struct state_file {
 	struct changes_follower follower;
 	struct offload
 		*offload; /* its own thread: a file system that hangs must not cost the elections one of theirs */
-	struct state_write write, last; /* last: that the process ends */
+	struct state_write write, last; /* last: the write that says that the process ends */
 	bool writing, changed;
 	nsec again_at; /* by clock_now().boot; NSEC_NEVER: when something changes */
 	int failing;   /* errno of the last write */
@@ -115,7 +115,7 @@ static void log_failure(const struct state_file *f, const struct state_write *w)
 	          f->path, w->step, strerror_r(w->error, why, sizeof why));
 }
 
-/* Once for each reason: a disk that stays full is one line. */
+/* Logs each reason once: a disk that stays full is one line. */
 static void note_outcome(struct state_file *f, const struct state_write *w)
 {
 	if (!w->error)

@@ -10,12 +10,12 @@ struct changes;
 struct ev_loop;
 struct state_file;
 
-/* Writes the first one at once (it may block). Then writes, on a thread, whenever an election has changed, and while
- * one leads here also when half of the time is over for which the file says so; one write at a time, with the newest
- * state. path, source, changes: borrowed.
+/* Writes the first one at once (it may block). Then writes, on a thread, whenever an election has changed. While one
+ * leads here, it also writes when half of the time for which the file says so is over. There is one write at a time,
+ * with the newest state. path, source, changes: borrowed.
  *
- * NULL with *err: no file can be made there (ERR_USAGE or as err_sys has it); or path names what this program did not
- * write, or what another process keeps writing. A full disk is no error, but a line in the log: it may have room
+ * NULL with *err: no file can be made there (ERR_USAGE or as err_sys has it); or path names what this program did
+ * not write, or what another process keeps writing. A full disk is no error, but a line in the log: it may have room
  * later. */
 struct state_file *state_file_new(struct ev_loop *loop, const char *path, const struct standing_source *source,
                                   struct changes *changes, struct err *err);

@@ -158,7 +158,7 @@ static const struct term_ops candidate_ops = {
 
 #define RELOAD_REQUEST UINT64_MAX /* no ticket */
 
-/* 0: a free place. NULL: there is none. */
+/* The place of the request with this ticket; ticket 0: a free place. NULL: there is none. */
 static uint64_t *candidate_asked(struct candidate *p, uint64_t ticket)
 {
 	for (size_t i = 0; i < CANDIDATE_ASKED; i++)
@@ -317,7 +317,7 @@ struct candidate *candidate_new(struct run *r, const struct election_settings *s
 	return p;
 }
 
-/* What an elector is made with, and keeps. */
+/* Whether all that an elector keeps for its whole life is unchanged. */
 bool candidate_goes_on(const struct candidate *p, const struct election_settings *new, const char *lock)
 {
 	const struct options *o = &p->run->options;
@@ -341,7 +341,7 @@ int candidate_check(const struct candidate *p, const struct election_settings *n
 	return 0;
 }
 
-/* Of a script that is in force, or is to be. */
+/* Reads the settings of a script that is in force, or is to be. */
 static int candidate_read_settings(struct candidate *p, struct err *err)
 {
 	if (campaign_read(&p->campaign, p->settings, err) < 0)

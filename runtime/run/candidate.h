@@ -22,7 +22,7 @@ struct candidate { /* read by its users; number and election are theirs */
 	uint32_t number;                          /* in struct life */
 	uint32_t election[2];                     /* its place in the version of each side it is in */
 	const struct election_settings *settings; /* the version's */
-	char *lock;                               /* what was opened: its URL */
+	char *lock;                               /* the URL of the lock that was opened */
 	struct instant out_until;                 /* an operator's order: it sits out until then */
 	struct campaign campaign;
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
@@ -45,28 +45,28 @@ int candidate_open(struct candidate *p, const char *lock, bool several, struct e
 /* Whether p goes on as the election of these settings and this lock, without letting go of its lease. */
 bool candidate_goes_on(const struct candidate *p, const struct election_settings *settings, const char *lock);
 
-/* Whether what a reload changes of it is good. -1 with *err. */
+/* Checks the settings that a reload changes. -1 with *err. */
 int candidate_check(const struct candidate *p, const struct election_settings *settings, struct err *err);
 
 /* What happens to its worker. What the worker says goes to its term's supervision (term_supervision_message). */
 void candidate_worker_ready(struct candidate *p); /* it hears who leads, and runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 
-/* A metric of its script. false: it makes no sense. */
+/* Takes a metric that its script has set. false: the message makes no sense. */
 bool candidate_metric(struct candidate *p, struct wire *w);
-bool candidate_job(struct candidate *p, struct wire *w);    /* the same of a job */
+bool candidate_job(struct candidate *p, struct wire *w);    /* the same for a job */
 bool candidate_failed(struct candidate *p, struct wire *w); /* a hook or a task of it raised */
 
-/* What is told of it: fills both; borrowed until the next event. */
+/* Fills both with what is told of this election; borrowed until the next event. */
 struct standing;
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status);
 
-/* What its script replies to candidate_ask. false: it makes no sense. */
+/* Takes what its script replies to candidate_ask. false: the message makes no sense. */
 bool candidate_replied(struct candidate *p, struct wire *w);
 
-/* Orders. */
+/* These carry out an operator's orders. */
 void candidate_resign(struct candidate *p, nsec sit_out); /* NSEC_NEVER: for one lease */
-/* Hands over to `to`, "" = whoever comes next, which may take so long to answer. The request with this ticket is
+/* Hands over to `to` ("": whoever comes next), which has `timeout` to answer. The request with this ticket is
  * answered when it is known what came of that; -1 with *err: now. */
 int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err);
 /* Asks the script of its term to run a job. The request with this ticket is answered when the script replies, or when

@@ -14,8 +14,8 @@ struct reload {
 	struct script_version *version;
 	struct life_election *elections;
 	struct candidate **made; /* of each election: NULL if an earlier one goes on */
-	bool *taken;             /* of each candidate: it goes on, or its name does */
-	bool *kept;              /*     it goes on */
+	bool *taken;             /* of each candidate: it goes on, or a new election has its name */
+	bool *kept;              /* of each candidate: it goes on */
 };
 
 /* ---- which of the elections that run goes on as which ---- */
@@ -25,8 +25,9 @@ static bool same_name(const struct candidate *p, const struct election_settings 
 	return strcmp(p->settings->name, e->name) == 0;
 }
 
-/* Of an election with this name, and this lock; lock NULL: with any. Elections without a name are told apart by their
- * locks. Most often it has the same place as before. LIFE_NONE: none that no other election has taken. */
+/* Takes the candidate of the election with this name and this lock; lock NULL: with any lock. Elections without a
+ * name are told apart by their locks. Most often it has the same place as before. LIFE_NONE: there is none, or
+ * another election has taken it. */
 static uint32_t take_candidate(const struct reload *l, uint32_t election, const char *lock)
 {
 	const struct election_settings *e = &l->version->settings[election];
@@ -69,7 +70,7 @@ static char *reload_lock(const struct reload *l, uint32_t i, struct err *err)
 	return lock;
 }
 
-/* First those that go on, so that none of them is taken for the name's sake. */
+/* The elections that go on come first, so that no candidate of theirs is taken because of its name alone. */
 static int reload_keep_election(struct reload *l, uint32_t i, struct err *err)
 {
 	const struct options *o = &l->r->options;

@@ -7,6 +7,6 @@
 
 struct run;
 
-/* LIFE_DO_CHECK. 0: the version is in force, r->candidates are its elections, behind them those that leave, and life.h
- * knows. -1 with *err: nothing has changed. */
+/* Carries out LIFE_DO_CHECK. 0: the version is in force, r->candidates are its elections, behind them those that
+ * leave, and life.h knows. -1 with *err: nothing has changed. */
 int reload_check(struct run *r, struct err *err);

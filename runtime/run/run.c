@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIT_TIMEOUT (3 * NSEC_PER_SEC) /* at the end of the program: from WIRE_QUIT to the kill, */
-#define KILL_TIMEOUT (6 * NSEC_PER_SEC) /*     and from the kill to the end, whatever still runs */
+#define QUIT_TIMEOUT (3 * NSEC_PER_SEC) /* at the end of the program: from WIRE_QUIT to the kill */
+#define KILL_TIMEOUT (6 * NSEC_PER_SEC) /* from that kill to the end, whatever still runs */
 
 static bool run_once(const struct run *r)
 {
 	return options_flag(&r->options, OPTION_ONCE);
 }
 
-/* Until all of its term has stopped, or the lease is lost. */
+/* A candidate leads until all of its term has stopped, or until the lease is lost. */
 static bool candidate_leads(const struct candidate *p)
 {
 	struct elector_status st;
@@ -77,7 +77,8 @@ void run_tell(struct run *r, const struct life_event *e)
 	run_look(r);
 }
 
-/* Until all have drained, and their hooks and the last write to the store have ended: a lease holds those. */
+/* How long it takes at most until all terms have drained, and their hooks and the last write to the store have
+ * ended. The duration of a lease is enough for the hooks and the write. */
 static nsec run_longest_stop(const struct run *r)
 {
 	nsec longest = 0;
@@ -145,7 +146,7 @@ static void run_begin_reload(struct run *r)
 		r->requests[i].loading = true;
 }
 
-/* Those that came before the version was loaded; at the end of the program all of them. */
+/* Answers the requests that came before the version was loaded; all: every request, at the end of the program. */
 static void run_answer_requests(struct run *r, bool all, const char *error)
 {
 	struct buf reply = { 0 };
@@ -285,7 +286,7 @@ void run_loaded(struct run *r, struct worker_set *s)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_LOADED, .set = s->number, .groups = groups });
 }
 
-/* Why a version does not come into force is not what a worker of another one has met. */
+/* What a worker of another version has met does not explain why this version does not come into force. */
 static void run_note_wrong(struct run *r, uint32_t set, const char *text)
 {
 	if (r->life.phase != LIFE_SETTLED && (set & 1) == life_loading_side(&r->life))
@@ -337,7 +338,7 @@ static nsec run_duration(const struct run *r, const struct life_action *a)
 	return NSEC_NEVER;
 }
 
-/* What each waiting is called. */
+/* What a silent worker has not done in time, in words. */
 static const char *run_silence(enum life_worker was)
 {
 	return was == WORKER_LOADING    ? "has not loaded the script"
@@ -375,7 +376,7 @@ static void run_check(struct run *r)
 	run_tell(r, &(struct life_event){ .kind = LIFE_EV_BAD });
 }
 
-/* Its worker hangs in a file, as one does on a mount whose server is gone, or was stopped. */
+/* Its worker was stopped, or hangs while it reads a file, as on a mount whose server is gone. */
 static void run_not_taken(struct run *r)
 {
 	snprintf(

@@ -33,26 +33,27 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	struct candidate **candidates;    /* by number: those that leave are the last */
 	char *fallback;                   /* the lock's name if nobody gives one; NULL: not known yet */
 	struct instant out_until;         /* an operator's order: all elections sit out until then */
-	bool out_for_lease;               /*     or for a lease, since it was given before there was any */
-	uint32_t loads;                   /* of versions that came into force */
-	struct instant asked_at;          /* to end */
+	/* an operator's order for the time of one lease, which was given before there was any lease */
+	bool out_for_lease;
+	uint32_t loads;          /* of versions that came into force */
+	struct instant asked_at; /* when it was asked to end */
 	enum lease_reason end_reason;
 	bool ready;        /* systemd has been told */
 	int status;        /* exit status */
-	int failed_status; /*     if the first version does not come into force */
+	int failed_status; /* the exit status if the first version does not come into force */
 	struct run_reload_request {
 		uint64_t ticket; /* 0: none */
 		bool loading;    /* it came before the version that is loaded now, or was last */
 	} requests[RUN_REQUESTS];
-	bool reload_failed;     /* the last one, */
-	char wrong[1000];       /* and why the last version that was loaded did not come into force */
-	struct guard_fork fork; /* for the first worker, */
-	bool forks;             /*     which has not begun */
+	bool reload_failed;     /* the last reload has failed */
+	char wrong[1000];       /* why the last version that was loaded did not come into force */
+	struct guard_fork fork; /* for the first worker */
+	bool forks;             /* the first worker has not begun */
 	ev_timer soon;          /* never started: it is fed to the loop, and carries out what life.h says */
 	ev_timer last;          /* after a kill: the program ends, whatever still runs */
 };
 
-/* Those that it watches, for program_hold_signals. */
+/* The signals that a run watches, for program_hold_signals. */
 extern const int run_signals[];
 
 /* Runs it to its end. r: zeroed, but for options, script, is_text and crontabs, all borrowed. worker: what a worker
@@ -80,7 +81,7 @@ void run_load_failed(struct run *r, struct worker_set *s, const char *text);
 void run_started(struct run *r, struct worker_set *s);
 
 /* What a candidate reports. */
-/* The worker of this set, to candidate_ask_reload; false: it was not asked. */
+/* The worker of this set has answered candidate_ask_reload. false: it was not asked. */
 bool run_taken(struct run *r, uint32_t set, bool good, const char *text);
 void run_term_over(struct run *r,
                    struct candidate *p); /* its hooks have run or never will; its lease may still be held */

@@ -18,7 +18,7 @@ struct script_version {                     /* zeroed: there is none */
 	int kept;        /* descriptor: the texts of its files (sources.h); 0: not made yet */
 };
 
-/* What its workers are given to keep the texts in: the descriptor, which stays the version's; -1 with *err. */
+/* The descriptor in which its workers keep the texts of its files. It stays the version's. -1 with *err. */
 int script_version_keep(struct script_version *v, struct err *err);
 void script_version_fini(struct script_version *v); /* also of a zeroed one */
 

@@ -156,7 +156,7 @@ static void supervision_log_note(struct term_supervision *t, const struct term_a
 	}
 }
 
-/* And frees it. */
+/* Sends the message, and frees it. */
 static void supervision_send(const struct term_supervision *t, struct buf *m)
 {
 	t->ops->send(t->arg, m);
@@ -424,7 +424,7 @@ bool term_supervision_finished(const struct term_supervision *t)
 	return t->hooks.finished && term_supervision_idle(t);
 }
 
-/* What the elector has said, as far as it concerns on_next. Before the worker is told anything. */
+/* Tells the supervision of on_next what the elector has said, before the worker is told anything. */
 static void supervision_pass_to_next(struct term_supervision *t, const struct term_actions *a,
                                      const struct term_event *e)
 {
@@ -460,7 +460,8 @@ void term_supervision_look(struct term_supervision *t)
 		elector_bar(t->campaign->elector, supervision_bar(t, &now));
 }
 
-/* Who may not campaign any more is told so before the elector hears that a term is over, and might begin another. */
+/* If this candidate may no longer campaign, the elector hears that before it hears that a term is over, since it
+ * might then begin another. */
 static void supervision_look_first(struct term_supervision *t)
 {
 	struct term_context now = t->ops->context(t->arg);
@@ -597,7 +598,7 @@ static void supervision_on_finished(void *arg, bool left)
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_FINISHED });
 }
 
-/* Since it leads: TERM_EV_LEAD follows, and on_next goes over into that term. */
+/* leads: it no longer comes next because it leads. TERM_EV_LEAD follows, and on_next goes over into that term. */
 static void supervision_on_next(void *arg, bool is, bool leads)
 {
 	if (is || !leads)

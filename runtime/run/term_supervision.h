@@ -35,8 +35,8 @@ struct term_ops {
 	struct page *(*page)(void *arg); /* while a worker is there */
 	void (*page_changed)(void *arg, enum term_page_news what);
 	void (*send)(void *arg, const struct buf *m);
-	/* What the term, or the on_next of this number, left behind (0: of none). true: nothing of any term or on_next
-	 * is left. false: term_supervision_swept follows, later */
+	/* Kills what the term, or the on_next of this number (0: none), left behind. true: nothing of any term or
+	 * on_next is left. false: term_supervision_swept follows, later */
 	bool (*sweep)(void *arg, uint64_t term, uint32_t next);
 	void (*kill)(void *arg);                                  /* the worker; TERM_EV_DEAD follows, later */
 	void (*doing)(const void *arg, struct worker_doing *out); /* what the worker does now; NULL: nobody knows */
@@ -60,7 +60,7 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 	struct timer timer, next_timer; /* of the term, and of on_next */
 };
 
-/* Once it is zeroed and filled; and before its memory is freed, after the elector. */
+/* _init: to be called once it is zeroed and filled. _fini: before its memory is freed, after the elector. */
 void term_supervision_init(struct term_supervision *t, struct timeline *timeline);
 void term_supervision_fini(struct term_supervision *t);
 
@@ -87,7 +87,7 @@ void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t 
 void term_supervision_ask(struct term_supervision *t); /* may_lead, and what comes with its answer, although it leads */
 void term_supervision_move(struct term_supervision *t);       /* what runs of it is to end: another worker takes over */
 bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */
-bool term_supervision_finished(const struct term_supervision *t); /* and the elector is finished */
+bool term_supervision_finished(const struct term_supervision *t); /* idle, and the elector has finished */
 
 /* The worker is dead. late is read from the page, which must be there still. */
 void term_supervision_dead(struct term_supervision *t, bool reaped);

@@ -1,6 +1,7 @@
-/* A set of life.h with its processes: the worker that runs the hooks of some elections, and the workers that follow it
- * when it dies. Decides nothing: life.h says when a worker is started, told and ended, and version.h whether it has
- * loaded what it should. Used by run.c, which carries that out; what a worker says goes to run.h and candidate.h. */
+/* A set of life.h with its processes: the worker that runs the hooks of some elections, and the workers that follow
+ * it when it dies. Decides nothing: life.h says when a worker is started, told and ended, and script_version.h
+ * whether it has loaded what it should. Used by run.c, which carries that out; what a worker says goes to run.h and
+ * candidate.h. */
 #pragma once
 
 #include "config/election_settings.h"
@@ -21,15 +22,15 @@ struct worker_set { /* read by its users */
 	uint32_t *slot; /* by the version's elections: the place that this worker's script gives it; NULL: not known */
 	uint32_t *election; /* the reverse */
 	struct instant spawned_at;
-	bool expected; /* its end: it was told to quit, or killed for what is said elsewhere */
+	bool expected; /* its end is expected: it was told to quit, or killed for a reason that is reported elsewhere */
 	ev_timer timer;
-	double again; /* s: the part of it that follows; 0: none */
+	double again; /* seconds: the second part of the timer's time; 0: none */
 };
 
 struct worker_set *worker_set_new(struct run *r, uint32_t number); /* no worker yet */
 void worker_set_free(struct worker_set *s);                        /* NULL: does nothing. Its worker must be gone */
 
-/* What life.h says. Spawn: -1 with *err. fork: its guard may be one; NULL: it is executed. */
+/* These do what life.h says. Spawn: -1 with *err. fork: its guard may be one; NULL: it is executed. */
 int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct err *err);
 void worker_set_time(struct worker_set *s, nsec after); /* LIFE_EV_TIMER after so long; NSEC_NEVER: none */
 void worker_set_go(struct worker_set *s, bool first);   /* WIRE_GO for its candidates; first: on_start is to run */

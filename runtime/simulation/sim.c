@@ -363,7 +363,7 @@ int sim_leads(const struct sim *s, const char *node, struct err *err)
 	return n ? sim_node_leads(n, NULL) : sim_unknown_node(s, node, err);
 }
 
-/* As the leader publishes it. While nobody leads: who thinks that it comes next. */
+/* The candidate that the leader publishes as next. While nobody leads: one that takes itself to be next. */
 const char *sim_next(const struct sim *s, const char *url)
 {
 	const char *next = NULL;

@@ -78,7 +78,7 @@ struct sim_node {
 	bool holding;        /* its script is loaded and receives nothing yet: a test gives its stubs first */
 	struct timer hold;   /* until that ends */
 	double paused_until; /* 0 = it runs */
-	int64_t ahead_us;    /* so far its wall clock is ahead of the others' */
+	int64_t ahead_us;    /* how far its wall clock is ahead of the others' */
 	unsigned starts;
 	struct sim_link link;
 	struct timeline time; /* of its elector, and of what comes from the network */
@@ -100,9 +100,9 @@ struct sim_node {
 	bool kill_due; /* its supervision wants the worker dead */
 };
 
-struct sim_handover {                   /* that a test has asked for last */
+struct sim_handover {                   /* the hand-over that a test has asked for last */
 	const struct sim_candidate *of; /* which leads; NULL: there is none */
-	struct err refused;             /* code 0: it is not */
+	struct err refused;             /* code 0: it is not refused */
 };
 
 struct sim_election {      /* that some node has had */
@@ -158,7 +158,7 @@ bool sim_edit_checkpoint(struct sim *s, const char *url, const char *json); /* f
 
 /* sim.c, for sim_node.c. */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
-/* Its code runs from now on, by its clock and in its environment; NULL: nobody's. */
+/* The code of n runs from now on, by its clock and in its environment; NULL: nobody's code runs. */
 void sim_enter(struct sim *s, struct sim_node *n);
 void sim_know_election(struct sim *s, const char *name, const char *lock, const char *url); /* once or more often */
 void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader);

@@ -77,7 +77,7 @@ static void value_copy(lua_State *from, int index, lua_State *to, int depth)
 
 /* ---- stubs ---- */
 
-/* Who asks, and as what. The request is at the top of L. */
+/* Adds to the request who asks, and in which role. The request is at the top of L. */
 static void add_circumstances(lua_State *L, const struct testing_node *n, lua_State *node)
 {
 	struct scope *scope = sched_scope(sched_of(node));

@@ -1,6 +1,6 @@
 #include "term/life.h"
 
-/* What the version of a side is. */
+/* The role that the version on a side has. */
 enum role { ROLE_IN_FORCE, ROLE_LOADING, ROLE_OLD };
 
 static uint8_t side_of(uint32_t set)
@@ -95,7 +95,7 @@ static bool all_finished(const struct life *l)
 	return true;
 }
 
-/* Whether a worker that died is owed: it is to be followed by one that runs on_stopped. */
+/* Whether a worker that died is to be followed by one that runs on_stopped. */
 static bool owes(const struct life *l, uint32_t set)
 {
 	for (uint32_t i = 0; i < l->candidate_count; i++)
@@ -120,7 +120,7 @@ static bool old_has(const struct life *l, uint32_t set)
 	return false;
 }
 
-/* What is owed by an old worker for an election that goes on is the new version's: life_next moves it. */
+/* An on_stopped that an old worker owes for an election that goes on is run by the new version: life_next moves it. */
 static bool old_owes(const struct life *l, uint32_t set)
 {
 	for (uint32_t i = 0; i < l->candidate_count; i++)
@@ -160,7 +160,8 @@ static void load_version(struct life *l)
 	l->other = l->in_force;
 }
 
-/* Whoever asks for a reload while a version is loaded wants a later one, and is answered after that. */
+/* A request for a reload that comes while a version is being loaded is for a later version, and is answered after
+ * that one. */
 static void judge(struct life *l, enum life_cause cause)
 {
 	l->phase = LIFE_SETTLED;
@@ -218,8 +219,8 @@ static bool is_kept(const struct life_event *e, uint32_t candidate)
 	return false;
 }
 
-/* A worker that is to run an on_stopped starts at once: the program, or who comes after those that leave, waits for
- * it. */
+/* A worker that is to run an on_stopped starts at once: the end of the program, or an election that follows those
+ * that leave, waits for it. */
 static void hurry(struct life *l)
 {
 	for (uint32_t i = 0; i < l->set_count; i++)
@@ -308,7 +309,8 @@ static void on_started(struct life *l, const struct life_event *e)
 	s->started = s->began = true;
 }
 
-/* What comes too late was answered as a failure: it is done once more, so that what is known of it is true. */
+/* An answer that comes too late was already reported as a failure. So the reload is done once more, and its outcome
+ * is known. */
 static void on_taken(struct life *l, const struct life_event *e)
 {
 	struct life_set *s = &l->set[e->set];
@@ -478,7 +480,7 @@ static bool kill_worker(struct life_set *s, enum life_cause cause, struct life_a
 	return true;
 }
 
-/* Of a worker that lives. */
+/* The next action for a worker that lives. */
 static bool next_of_worker(const struct life *l, struct life_set *s, bool wanted, struct life_action *a)
 {
 	if (s->worker == WORKER_DYING)
@@ -538,9 +540,9 @@ static bool act(struct life_action *a, enum life_do what)
 	return true;
 }
 
-/* Of one whose election goes on in the version in force, by another worker. It waits for that one, but for no worker
- * that dies before it is ready while a later version is asked for: that is loaded when nothing of the old one is
- * left. */
+/* The next action for a candidate whose election goes on in the version in force, with another worker. It waits for
+ * that worker. It does not wait for one that dies before it is ready while a later version is asked for, since that
+ * version is loaded only when nothing of the old one is left. */
 static bool next_of_mover(const struct life *l, struct life_candidate *c, struct life_action *a)
 {
 	uint8_t old = l->set[set_number(c->group[c->side], c->side)].worker;
@@ -559,7 +561,7 @@ static bool next_of_mover(const struct life *l, struct life_candidate *c, struct
 	return act(a, LIFE_DO_STIR);
 }
 
-/* What was stirred is over; what begins after it is to be stirred, too. */
+/* The term or on_next that LIFE_DO_STIR was for is over. The one that begins after it is to be stirred, too. */
 static void forget_stir(struct life_candidate *c)
 {
 	c->stirred = c->stirred < c->term ? c->stirred : c->term;

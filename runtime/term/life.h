@@ -65,7 +65,8 @@ enum life_term {
 enum life_take {
 	TAKE_NONE,
 	TAKE_ASKED, /* the worker was told LIFE_DO_TAKE; its timer runs */
-	/* that was over, and it was answered. The worker may answer yet; until then a reload loads a version */
+	/* the timer ran out, and the request was answered. The worker may answer yet; until then a reload loads a
+	 * version */
 	TAKE_LATE,
 };
 
@@ -73,7 +74,7 @@ struct life_set {
 	uint8_t worker;   /* enum life_worker */
 	uint8_t failures; /* workers that died in a row */
 	bool started;     /* the worker of now, or the last one, has been ready */
-	bool began;       /* one has: on_start is not run again */
+	bool began;       /* a worker of this set has been ready: on_start is not run again */
 	uint8_t doom;     /* enum life_cause: why the worker of now is to be killed */
 	uint8_t take;     /* enum life_take, of the worker of now */
 	bool untimed;     /* its timer is not set yet for the state that it is in */
@@ -86,11 +87,11 @@ struct life_candidate {
 	bool leaves;       /* its election is not in the version in force: it ends for good */
 	bool fresh;        /* its election was in no earlier version: it waits for those that leave */
 	bool paused;       /* by an operator */
-	/* enum life_term: for what LIFE_DO_STIR was there. A term may begin after that of an on_next */
+	/* enum life_term: what the last LIFE_DO_STIR was for. A term may begin after the one for an on_next */
 	uint8_t stirred;
-	bool served;       /* LIFE_DO_SERVE was there since its worker is ready, */
-	bool told_end,     /*     LIFE_DO_END, */
-		told_kill; /*     LIFE_DO_KILL_TERM */
+	bool served;       /* LIFE_DO_SERVE was done since its worker is ready */
+	bool told_end,     /* LIFE_DO_END was done */
+		told_kill; /* LIFE_DO_KILL_TERM was done */
 };
 
 enum life_phase { LIFE_SETTLED, LIFE_LOADING, LIFE_CHECKING };
@@ -112,9 +113,9 @@ struct life {
 	bool judged;     /* verdict is to be told */
 	bool asked;      /* somebody waits for LIFE_DO_ANSWER */
 	bool reload_due; /* a reload was asked for while another version was not settled */
-	bool paused;     /* by an operator: whatever election there will be */
+	bool paused;     /* by an operator: later elections are paused, too */
 	bool ending, killing, over;
-	bool takes;  /* by its user, before the beginning: a worker can reload by itself (LIFE_DO_TAKE) */
+	bool takes;  /* set by its user, before the beginning: a worker can reload by itself (LIFE_DO_TAKE) */
 	uint32_t at; /* where life_next goes on */
 };
 
@@ -130,7 +131,7 @@ enum life_event_kind {
 	LIFE_EV_RELOAD, /* LIFE_DO_ANSWER follows, at some time */
 	LIFE_EV_GOOD,   /* to LIFE_DO_CHECK: elections, count, into */
 	LIFE_EV_BAD,    /* to LIFE_DO_CHECK */
-	LIFE_EV_PAUSE,  /* candidate; LIFE_NONE: all there are, and will be */
+	LIFE_EV_PAUSE,  /* candidate; LIFE_NONE: all that there are, and all later ones */
 	LIFE_EV_RESUME, /* the same */
 	LIFE_EV_END,    /* for good */
 	LIFE_EV_KILL,   /* for good, and nobody waits for the script */
@@ -142,8 +143,9 @@ enum life_event_kind {
 	LIFE_EV_LOAD_FAILED,
 	LIFE_EV_STARTED,
 	LIFE_EV_TAKEN, /* to LIFE_DO_TAKE: good */
-	LIFE_EV_ENDED, /* its process has, or it is being killed for a term's sake; LIFE_EV_GONE follows */
-	LIFE_EV_GONE,  /* all of it is. The candidates' `term` says what follows. worked: it had lived for long */
+	LIFE_EV_ENDED, /* its process has ended, or is being killed because of a term; LIFE_EV_GONE follows */
+	/* nothing of it is left. The candidates' `term` says what follows. worked: it had lived for long */
+	LIFE_EV_GONE,
 	LIFE_EV_TIMER, /* of LIFE_DO_TIMER */
 };
 
@@ -174,7 +176,7 @@ enum life_do {
 	LIFE_DO_STIR, /* candidate: it is to go over: its term ends for the next one, and so does what on_next runs */
 	LIFE_DO_END,  /* candidate: for good */
 	LIFE_DO_KILL_TERM, /* candidate: for good, without waiting for the script */
-	LIFE_DO_FORGET,    /* candidate: it is no more. The last of the list takes its place */
+	LIFE_DO_FORGET,    /* candidate: it is removed. The last of the list takes its place */
 	LIFE_DO_SETTLED,   /* side: nothing of its version is left; what is kept of it may be freed */
 	/* requests for a reload that came before the last LIFE_DO_LOAD or _TAKE: good, cause. LIFE_SHUTDOWN: all */
 	LIFE_DO_ANSWER,
@@ -186,7 +188,7 @@ enum life_do {
 enum life_cause {
 	LIFE_FINE,
 	LIFE_UNWANTED,
-	LIFE_SILENT,      /* its timer was over */
+	LIFE_SILENT,      /* its timer ran out */
 	LIFE_NOT_TAKEN,   /* the same, after LIFE_DO_TAKE: the worker stays */
 	LIFE_FAILED_LOAD, /* it said so, or its check was bad */
 	LIFE_DIED,
@@ -210,8 +212,8 @@ void life_tell(struct life *l, const struct life_event *e);
  * after each change of a candidate's term. */
 bool life_next(struct life *l, struct life_action *a);
 
-/* LIFE_DO_MOVE, now: a candidate's term is over, and the next one may begin before life_next is called. false: it does
- * not go over. */
+/* Does LIFE_DO_MOVE now, since a candidate's term is over and the next one may begin before life_next is called.
+ * false: the candidate does not go over. */
 bool life_move(struct life *l, uint32_t candidate);
 
 /* ---- what follows from it ---- */

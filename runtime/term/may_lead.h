@@ -31,4 +31,4 @@ bool may_lead_to_ask(struct may_lead *m, const struct log_about *about, struct i
 void may_lead_asked(struct may_lead *m, struct instant now);
 void may_lead_answered(struct may_lead *m, bool yes, const char *why, const struct log_about *about,
                        struct instant now);
-void may_lead_forget(struct may_lead *m); /* who was asked is dead */
+void may_lead_forget(struct may_lead *m); /* the worker that was asked is dead */

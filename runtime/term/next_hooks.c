@@ -11,7 +11,8 @@ uint32_t next_hooks_takes(const struct next_hooks *h)
 	return h->state == ON_NEXT_TAKING ? h->number : 0;
 }
 
-/* Not what is still being taken: that has not been answered, so the worker may be ending it beside the term. */
+/* An on_next that is still being taken is left out: the worker has not answered, so it may be ending it beside the
+ * term. */
 uint32_t next_hooks_swept_with_term(const struct next_hooks *h)
 {
 	return h->state == ON_NEXT_TAKEN ? h->number : 0;

@@ -1,7 +1,7 @@
 /* The supervision of on_next: the pure state machine that says what follows when the elector, the worker or its
- * processes report something about a candidate that comes next. As term_hooks.h it does no I/O, reads no clock and
- * allocates nothing: events come in, actions come out. Not who comes next: the elector says that (elector.h). Used by
- * term_supervision.c and tests.
+ * processes report something about a candidate that comes next. Like term_hooks.h it does no I/O, reads no clock and
+ * allocates nothing: events come in, actions come out. Not who comes next: the elector says that (elector.h). Used
+ * by term_supervision.c and tests.
  *
  *           it comes next              it leads                the worker has taken it
  *     IDLE ---------------> RUNNING ---------------> TAKING ------------------------------> TAKEN
@@ -14,9 +14,9 @@
  *      +------------------ SWEEPING
  *
  * What is kept in every state: the worker has at most one on_next that no term has taken and that is not over; each
- * NEXT is answered before the following one is sent; what an on_next of one number left behind is swept before the next
- * number begins; a term is never made to wait for an on_next that does not answer: after the grace it is over, also for
- * code that reads no messages, and after another one its worker is killed. */
+ * NEXT is answered before the following one is sent; what an on_next of one number left behind is swept before the
+ * next number begins; a term is never made to wait for an on_next that does not answer: after the grace it is over,
+ * also for code that reads no messages, and after another one its worker is killed. */
 #pragma once
 
 #include "base/clock.h"
@@ -34,9 +34,10 @@ enum on_next_state {
 };
 
 enum on_next_event_kind {
-	ON_NEXT_EV_NEXT,      /* the elector: this candidate comes next */
-	ON_NEXT_EV_NOT_NEXT,  /*     it does not any more, and does not lead either */
-	ON_NEXT_EV_LEAD,      /*     it leads, and the worker is told: next_hooks_number is what the term takes */
+	ON_NEXT_EV_NEXT,     /* the elector: this candidate comes next */
+	ON_NEXT_EV_NOT_NEXT, /* the elector: it no longer comes next, and does not lead either */
+	/* the elector: it leads, and the worker is told: next_hooks_takes is what the term takes */
+	ON_NEXT_EV_LEAD,
 	ON_NEXT_EV_TERM_OVER, /* nothing of that term runs any more */
 	ON_NEXT_EV_STOPPED,   /* the worker: number, end */
 	ON_NEXT_EV_SWEPT,     /* number, clean */
@@ -53,8 +54,8 @@ struct on_next_event {
 	uint32_t number;
 	enum on_next_end end;
 	bool clean;
-	bool ready; /* a worker can be talked to now, */
-	bool moves; /*     but another one is to take over what it has, so nothing begins */
+	bool ready; /* a worker can be talked to now */
+	bool moves; /* another worker is to take over what this one has, so nothing begins */
 };
 
 /* Actions, in the order in which they are carried out. */
@@ -83,14 +84,14 @@ struct next_hooks {
 	nsec grace;
 	bool has;  /* the script has on_next or on_next_over */
 	bool next; /* this candidate comes next */
-	bool cold; /* so it does, but its on_next is over: it began once for that */
+	bool cold; /* it comes next, but its on_next is over, and is begun only once for that */
 };
 
 void next_hooks_configure(struct next_hooks *h, bool has, nsec grace);
 struct on_next_actions next_hooks_step(struct next_hooks *h, const struct on_next_event *e);
 
-/* After ON_NEXT_EV_LEAD: what the term is to take; 0: nothing. */
+/* After ON_NEXT_EV_LEAD: the number of the on_next that the term is to take; 0: none. */
 uint32_t next_hooks_takes(const struct next_hooks *h);
 
-/* Whose leftovers the sweep of the term looks for, too; 0: nobody's. */
+/* The number of the on_next whose leftovers the sweep of the term looks for, too; 0: none. */
 uint32_t next_hooks_swept_with_term(const struct next_hooks *h);

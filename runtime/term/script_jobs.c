@@ -41,7 +41,7 @@ static bool job_is_valid(const struct wire_job *w)
 	       w->took_ms >= -1;
 }
 
-/* Its place, which is zeroed if it is new. NULL: there is none, and that was said. */
+/* The place of the job with this name, zeroed if it is new. NULL: there is none, and the log has said so. */
 static struct script_job *jobs_place(struct script_jobs *jobs, const char *name)
 {
 	for (size_t i = 0; i < jobs->count; i++)

@@ -86,7 +86,7 @@ bool script_metrics_put(struct script_metrics *m, const struct wire_metric *w, u
 	return true;
 }
 
-/* Of a term, or (all) every gauge. */
+/* Drops the gauges that belong to a term; all: every gauge. */
 static void metrics_drop_gauges(struct script_metrics *m, bool all)
 {
 	for (struct script_metric **at = &m->first; *at;) {

@@ -4,15 +4,15 @@
 
 #include <stdlib.h>
 
-#define WITHDRAW_MOST (2 * NSEC_PER_SEC) /* a stop is held back for so long at most, */
-#define WITHDRAW_PART 2                  /*     and for this part of the time there is */
+#define WITHDRAW_MOST (2 * NSEC_PER_SEC) /* a stop is held back for this time at most */
+#define WITHDRAW_PART 2                  /* a stop is held back for its time divided by this at most */
 
 struct service_order {
 	const struct elector_callbacks *cb;
 	void *arg;
 	struct elector *elector;
 	struct service *service;
-	bool holds; /* a stop is held back: these */
+	bool holds; /* a stop is held back: it has the two values below */
 	enum lease_reason reason;
 	struct instant stop_by;
 };
@@ -24,7 +24,7 @@ static nsec order_bound(nsec grace)
 
 /* ---- the beginning and the end of a term ---- */
 
-/* Nothing is sent before the next turn of the loop: what leads does not wait for it, and the user may end the term at
+/* Nothing is sent before the next turn of the loop: the term does not wait for it, and the user may end the term at
  * once. */
 static void order_on_lead(void *arg, const struct elector_term *t)
 {
@@ -38,7 +38,8 @@ static void order_on_lead(void *arg, const struct elector_term *t)
 	                                                    .identity = t->identity });
 }
 
-/* A worker's replacement may have run on_stopped meanwhile, and the elector have heard that all of it is over. */
+/* A worker's replacement may have run on_stopped meanwhile, and the elector may have heard that all of the term is
+ * over. */
 static void order_on_withdrawn(void *arg)
 {
 	struct service_order *o = arg;

@@ -1,8 +1,8 @@
-/* The order of --service: it stands between an elector and its user. What the elector says goes through; a term that
- * begins is published beside it, and a term that ends by somebody's will, while the lease is held, is withdrawn before
- * the user hears that it is to stop.
- * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost. Used
- * by candidate.c and the room exec. */
+/* The order of --service: when the leader is published in the Service, and when it is withdrawn. It stands between
+ * an elector and its user, and passes on what the elector says. A term that begins is published at the same time. A
+ * term that ends by somebody's will, while the lease is held, is withdrawn before the user hears that it is to stop.
+ * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost.
+ * Used by candidate.c and the room exec. */
 #pragma once
 
 #include "election/elector.h"
@@ -19,9 +19,9 @@ struct elector *service_order_elector(struct service_order **made, const struct 
 /* After the elector is freed. NULL: does nothing. */
 void service_order_free(struct service_order *o);
 
-/* Before a stop that the elector does not know of yet (a signal to the command of exec), of which so much time is to be
- * spent at most. true: done is called later, once. false: now is the time, or done is NULL. o NULL: false. A stop of
- * the elector that comes meanwhile is not held back. */
+/* To be called before a stop that the elector does not know of yet (a signal to the command of exec). grace: the
+ * time for that stop, of which a part is spent here. true: done is called later, once. false: now is the time, or
+ * done is NULL. o NULL: false. A stop of the elector that comes meanwhile is not held back. */
 bool service_order_withdraw(struct service_order *o, nsec grace, void (*done)(void *arg), void *arg);
 
 /* NULL: there is none. */

@@ -83,7 +83,7 @@ static void hooks_await_answer(struct term_hooks *h, struct term_actions *a)
 	hooks_set_timer(h, h->answer_timeout / ANSWER_PARTS, a);
 }
 
-/* It has come, or something else that has a deadline is waited for now. */
+/* The answer has come, or something else that has a deadline is waited for now. */
 static void hooks_await_no_answer(struct term_hooks *h, struct term_actions *a)
 {
 	if (!h->unanswered)
@@ -171,7 +171,7 @@ static void hooks_on_refused(struct term_hooks *h, const struct term_event *e, s
 		hooks_stop_worker(h, false, h->stop_by, a);
 }
 
-/* By somebody's will, and the lease is held meanwhile. */
+/* Whether on_stopping runs first: the term ends by somebody's will, and the lease is held meanwhile. */
 static bool hooks_drain_before(const struct term_hooks *h, const struct term_event *e)
 {
 	bool by_will = e->reason == LEASE_RESIGNED || e->reason == LEASE_SHUTDOWN || e->reason == LEASE_RELOAD;

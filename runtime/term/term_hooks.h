@@ -45,7 +45,7 @@ enum term_state {
 	TERM_DRAINING, /* the worker runs on_stopping; the term still leads */
 	TERM_STOPPING,
 	TERM_OWED,     /* the worker died: its replacement runs on_stopped */
-	TERM_CLEANING, /* it does */
+	TERM_CLEANING, /* a replacement runs on_stopped */
 	TERM_SWEEPING, /* on_stopped has run; what the term left behind is being looked for */
 	/* nothing of the term runs, and no hook is owed; the elector was asked to end the term, or will be */
 	TERM_GONE,
@@ -55,8 +55,8 @@ enum term_event_kind {
 	/* The elector. Those of enum elector_callbacks that decide something. */
 	TERM_EV_LEAD,     /* term, token, kill */
 	TERM_EV_DEADLINE, /* kill: the deadlines of the running term have moved */
-	/* the page did not take them: its readers have ended the term, as they saw the old ones pass, or because the
-	 * worker has ended */
+	/* the page did not take the new deadlines: its readers have ended the term, because they saw the old
+	 * deadlines pass, or because the worker has ended */
 	TERM_EV_REFUSED,
 	TERM_EV_STOP, /* reason, held, stop_by */
 	TERM_EV_ASK,
@@ -79,7 +79,7 @@ enum term_event_kind {
 	/* the timer of TERM_DO_TIMER; leads_another: the worker has answered that it leads another election, too */
 	TERM_EV_TIMER,
 
-	/* Orders. */
+	/* Orders of an operator. */
 	TERM_EV_RESIGN, /* sit_out; NSEC_NEVER: one lease */
 	TERM_EV_END,    /* reason: for good */
 	TERM_EV_KILL,   /* for good, without waiting for the script */
@@ -116,7 +116,7 @@ struct term_event {
 	int64_t sit_out_ms; /* -1: the default */
 	nsec sit_out;
 	int64_t priority;                        /* not looked at either */
-	const char *text, *address, *checkpoint; /* borrowed for the step, and not looked at: for who carries out */
+	const char *text, *address, *checkpoint; /* borrowed for the step, and not looked at: they are for the caller */
 	struct term_context now;
 };
 
@@ -132,23 +132,24 @@ enum term_do {
 	TERM_DO_PAGE_STOP = 1 << 5, /* held, kill */
 	TERM_DO_PAGE_IDLE = 1 << 6,
 	TERM_DO_POKE = 1 << 7,      /* the guard is to look at the page */
-	TERM_DO_INTERRUPT = 1 << 8, /* so is the guard, and the worker, whatever it does */
-	TERM_DO_LEAD = 1 << 9,      /* tell the worker, */
-	TERM_DO_DRAIN = 1 << 10,    /*     reason, */
-	TERM_DO_STOP = 1 << 11,     /*     reason, kill, */
-	TERM_DO_CLEAN_UP = 1 << 12, /*     reason, */
-	TERM_DO_ASK = 1 << 13,      /*     ask, */
-	TERM_DO_SAVED = 1 << 14,    /*     saved_term, save, how */
+	TERM_DO_INTERRUPT = 1 << 8, /* the guard and the worker are to look at the page, whatever the worker does */
+	TERM_DO_LEAD = 1 << 9,      /* tell the worker that it leads */
+	TERM_DO_DRAIN = 1 << 10,    /* tell the worker to run on_stopping: reason */
+	TERM_DO_STOP = 1 << 11,     /* tell the worker to stop: reason, kill */
+	TERM_DO_CLEAN_UP = 1 << 12, /* tell the worker to run the on_stopped that is owed: reason */
+	TERM_DO_ASK = 1 << 13,      /* ask the worker whether it may lead: ask */
+	TERM_DO_SAVED = 1 << 14,    /* tell the worker what came of a save: saved_term, save, how */
 	TERM_DO_SWEEP = 1 << 15,    /* kill what the term left behind; TERM_EV_SWEPT follows */
 	TERM_DO_KILL = 1 << 16,     /* the worker, and all that descends from it; TERM_EV_DEAD follows */
 	TERM_DO_TIMER = 1 << 17,    /* after; in place of one that runs */
 	TERM_DO_BEGAN = 1 << 18,    /* a term has begun */
 	TERM_DO_OVER = 1 << 19,     /* it is over, with `reason` (term_hooks.reason) */
-	TERM_DO_ANSWER = 1 << 20,   /* the elector: may_lead's answer, yes and the event's address */
-	TERM_DO_SAVE = 1 << 21, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
-	TERM_DO_END = 1 << 22,  /*     end the term: reason, sit_out, grace */
-	TERM_DO_NEXT_TERM = 1 << 23, /*     end it for the next one: grace */
-	TERM_DO_REPORT = 1 << 24,    /*     the term's hooks have stopped: reaped */
+	TERM_DO_ANSWER = 1 << 20,   /* tell the elector may_lead's answer: yes, and the event's address */
+	/* have the elector write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
+	TERM_DO_SAVE = 1 << 21,
+	TERM_DO_END = 1 << 22,       /* have the elector end the term: reason, sit_out, grace */
+	TERM_DO_NEXT_TERM = 1 << 23, /* have the elector end the term for the next one: grace */
+	TERM_DO_REPORT = 1 << 24,    /* tell the elector that the term's hooks have stopped: reaped */
 	TERM_DO_FINISHED = 1 << 25,  /* after an end for good: neither the elector nor a hook is waited for */
 };
 
@@ -163,7 +164,7 @@ enum term_note {
 	TERM_NOTE_DRAIN_CUT, /* on_stopping has taken too long */
 	TERM_NOTE_OWED,      /* term_hooks.reason */
 	TERM_NOTE_LATE,      /* the lease is released before on_stopped has run */
-	TERM_NOTE_DROPPED,   /*     and it will not run */
+	TERM_NOTE_DROPPED,   /* the lease is released, and on_stopped will not run */
 	TERM_NOTE_GIVEN_UP,  /* the second replacement has died in on_stopped, too */
 };
 
@@ -189,7 +190,7 @@ struct term_hooks {
 	enum lease_reason reason; /* why it ends, or ended */
 	unsigned hook_errors;
 
-	/* the worker may take so long to answer that it leads; 0: nobody answers. The user sets it */
+	/* how long the worker may take to answer that it leads; 0: nobody answers. Set by the user */
 	nsec answer_timeout;
 	unsigned unanswered; /* LEADING, and the worker has not answered: how many parts of that time are left */
 
@@ -202,7 +203,7 @@ struct term_hooks {
 	unsigned failures, cleanups;
 	bool unbegun; /* the worker has not answered that it leads, so no hook of the term has run */
 	bool let_go;  /* OWED, CLEANING or SWEEPING, but the lease was released: no campaign until on_stopped has run */
-	bool finished; /* the elector is */
+	bool finished; /* the elector has finished */
 	bool timing;   /* the timer runs */
 	uint64_t ask;
 	/* the worker's, on its way into the record (0 = none); the elector's number for it; the last such number */
@@ -215,6 +216,6 @@ void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nse
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e);
 
-/* How long not to campaign after so many failures in a row: 1 s after the first, twice as long after each, up to 60
- * s. */
+/* How long a candidate does not campaign after this number of failures in a row: 1 s after the first, twice as long
+ * after each, up to 60 s. */
 nsec term_back_off(unsigned failures);
