@@ -426,7 +426,7 @@ static int take_environment(struct options *o, struct err *err)
 	return 0;
 }
 
-/* What names of Kubernetes have, and {name}: anything else could be an option of the lock's URL. */
+/* Allows the characters of Kubernetes' names, and {name}: anything else could be an option of the lock's URL. */
 static int check_resource(const struct options *o, enum option which, struct err *err)
 {
 	const char *name = options_text(o, which, NULL);

@@ -3,8 +3,8 @@
  * pages and the completion follow from it. Used by options.h and options.c alone.
  *
  * ROW(NAME, TYPE, name, alias, letter, value, preset, commands, key, help), as struct option_info has them. ROW is
- * O: it has no variable of the environment; V: LUNARCH_NAME is its variable, which is removed for what a term starts;
- * KEPT: so it is, and what a term starts finds its elector by it. */
+ * O: it has no variable of the environment; V: LUNARCH_NAME is its variable, which is removed for what a term
+ * starts; KEPT: LUNARCH_NAME is its variable, and stays, since what a term starts finds its elector by it. */
 V(LOCK, TEXT, "lock", NULL, 0, "URL", NULL, LEADS | LEADER | STATUS | HISTORY | RELEASE | DOCTOR | CTL, true,
   "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name")
 V(IDENTITY, TEXT, "identity", NULL, 0, "ID", NULL, LEADS, true,

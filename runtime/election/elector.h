@@ -2,7 +2,7 @@
  *
  * One election: a lease, a lock, a clock and the loop between them.
  * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
- * Used by the commands run and exec, and by `lunarch test`. */
+ * Used by the rooms term, program, run, exec and simulation. */
 #pragma once
 
 #include "base/log.h"

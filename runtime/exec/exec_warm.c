@@ -34,7 +34,7 @@ static void warm_on_line(struct exec_warm *w)
 	          w->line, w->length >= sizeof w->line ? "..." : "");
 }
 
-/* What does not fit the line is too long for what we know. */
+/* A line that does not fit is longer than any that we know. */
 static void warm_take(struct exec_warm *w, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

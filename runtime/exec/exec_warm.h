@@ -44,6 +44,6 @@ bool exec_warm_lead(struct exec_warm *w, int64_t token);
 /* The command and all it started are gone. true: it was told to lead, and none of them has read that. */
 bool exec_warm_unheard(struct exec_warm *w);
 
-/* For `ctl status`, of the candidate that comes next: "ready"; "starting", for as long as that may be taken for the
- * reason; else "cold": it will be started when the candidate leads. */
+/* For `ctl status`, of the candidate that comes next: "ready"; "starting", for as long as a start may take; else
+ * "cold": it will be started when the candidate leads. */
 const char *exec_warm_standing(const struct exec_warm *w);

@@ -1,6 +1,6 @@
 /* Whether somebody leads by a record: the one answer that all commands, their JSON and the admin endpoint give.
  * Not for decisions: who may lead is the lease machine's to say (lease.h).
- * Used by the texts of records and terms (client/), the commands, and the admin endpoint. */
+ * Used by standing.h, and by script/api/lua_lock.c, through which the commands show records. */
 #pragma once
 
 #include "lease/record.h"

@@ -1,7 +1,7 @@
 /* Who comes next: the pure state machine that decides which standby is to lead after the present leader
- * (docs/design.md, "Who comes next"). It decides nothing about who may lead: its record N is advice, and a wrong one
- * costs time. Like lease.h it does no I/O, reads no clock and allocates nothing: events and instants come in,
- * actions come out.
+ * (docs/design.md, "Who comes next").
+ * It decides nothing about who may lead: its record N is advice, and a wrong one costs time. Like lease.h it does no
+ * I/O, reads no clock and allocates nothing: events and instants come in, actions come out.
  * Used by the elector, the simulator and the unit tests.
  *
  * The lock's record M says who leads, who comes next, and who is wanted as next. The record N beside it holds the

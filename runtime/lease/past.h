@@ -1,8 +1,8 @@
 /* Past terms: the last terms of a lock, as its record tells them ("pastTerms"): who led, from when until when, with
  * which token, and why the term ended. They are for people: the times are those of the writers' wall clocks, and no
  * decision ever depends on them. Not the decisions of one process (election/decisions.h), which are in its memory.
- * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by the commands
- * that show them. */
+ * Used by record.c, which keeps them as text, by author.c and `lunarch release`, which add one, and by past_rows.h,
+ * which shows them. */
 #pragma once
 
 #include "base/buf.h"

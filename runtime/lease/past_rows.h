@@ -1,5 +1,6 @@
 /* A record's past terms and its running term, as rows to be shown: how long each lasted, and the time without a
- * leader between them. Not what is kept (past.h). Used by history, status and the admin endpoint. */
+ * leader between them. Not what is kept (past.h). Used by the admin endpoint, and by script/api/lua_lock.c, through
+ * which the commands history and status show them. */
 #pragma once
 
 #include "lease/past.h"

@@ -1,6 +1,7 @@
 /* Parses the records that are read from one place, and remembers the last one. A renewal changes only the time, the
  * write's name and the count of writes, so most records need not be parsed again. Not a cache of the store: the
- * caller has read the text. Used by the file lock. */
+ * caller has read the text.
+ * Used by the file lock. */
 #pragma once
 
 #include "lease/record.h"

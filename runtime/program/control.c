@@ -57,7 +57,8 @@ static int status_of(const struct buf *reply)
 	return strncmp(reply->data + sizeof refused - 1, ",\"again\":true", 13) == 0 ? 503 : 409;
 }
 
-/* What changes something is asked for by POST alone: nobody who follows a link, or repeats a GET, gives an order. */
+/* A command that changes something is asked for by POST alone, so that nobody gives an order by following a link or
+ * repeating a GET. */
 const char *control_method(const char *command)
 {
 	const struct order *order = order_find(command);

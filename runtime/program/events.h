@@ -4,7 +4,7 @@
  * Used by admin.c and control.c for /events; program.c has it.
  *
  * Message: id: N, which grows with each change; data: one JSON object: what standing_json says, with "at":TIME before
- *          that; {"at":TIME,"name":NAME,"gone":true} of an election that is no more (a reload). */
+ *          that; {"at":TIME,"name":NAME,"gone":true} of an election that a reload has removed. */
 #pragma once
 
 #include "program/standing.h"

@@ -1,5 +1,5 @@
-/* How a running elector answers what it is asked at its control socket (order_table.h). Not the socket (control.h), and
- * not what an order does: run and exec do that (struct orders_ops). Used by them, through the program. */
+/* How a running elector answers what it is asked at its control socket (order_table.h). Not the socket (control.h),
+ * and not what an order does: run and exec do that (struct orders_ops). Used by run and exec, through program.h. */
 #pragma once
 
 #include "program/control.h"

@@ -18,7 +18,8 @@ uint64_t sd_notify_watchdog_us(void);
 /* Sends state, lines of "NAME=value". Never waits and never fails: without a listener nothing is sent. */
 void sd_notify_send(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* STOPPING=1; systemd shows that the terms are draining, and waits so long for it even if TimeoutStopSec is shorter. */
+/* STOPPING=1; systemd shows that the terms are draining, and waits for the time `longest` even if TimeoutStopSec is
+ * shorter. */
 void sd_notify_stopping(nsec longest);
 
 /* RELOADING=1 with the time that Type=notify-reload wants beside it. READY=1 ends it. */

@@ -203,7 +203,7 @@ static const struct saying reasons[] = {
 
 /* ---- who comes next ---- */
 
-/* As the reasons: each appends a text, or nothing. */
+/* As with the reasons, each appends a text, or nothing. */
 
 static const char *text_or_none(const char *text)
 {
@@ -317,7 +317,7 @@ static void note_trouble(struct buf *out, const struct standing *e)
 	                                 : "; this candidate campaigns all the same, and leads if no other does");
 }
 
-/* For the candidate that comes next, with --warm. */
+/* Tells whether the command of the candidate that comes next is ready (--warm). */
 static void note_warm(struct buf *out, const struct standing *e)
 {
 	if (!e->warm)

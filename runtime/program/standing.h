@@ -35,7 +35,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct script_jobs *jobs;       /* the same */
 	const char *script_error;             /* what a hook or a task raised last; NULL: nothing */
 	nsec script_error_for;                /* since then */
-	bool silent; /* its worker was told to lead so long ago, more than STANDING_SILENT, and has not answered */
+	bool silent; /* its worker was told to lead longer ago than STANDING_SILENT, and has not answered */
 	nsec silent_for;
 	struct worker_doing worker; /* silent, or a hook blocks it: what it does */
 	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */

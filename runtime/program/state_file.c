@@ -69,8 +69,8 @@ static int write_failed(struct state_write *w, const char *step)
 	return -1;
 }
 
-/* What lies there in the temporary's place is what a killed process has left, or a link that somebody put there. It is
- * removed, and not followed. */
+/* A file in the temporary's place was left by a killed process, or is a link that somebody put there. It is removed,
+ * and not followed. */
 static int write_temporary(struct state_write *w, const char *path)
 {
 	int result = 0;
@@ -196,8 +196,8 @@ static void file_on_looked(void *arg)
 
 /* ---- beginning and end ---- */
 
-/* What this program did not write is not replaced; nor what another process writes, since each would undo the
- * other's. */
+/* Refuses to replace a file that this program did not write, or that another process writes, since each would undo
+ * the other's writes. */
 static int check_present(const char *path, struct err *err)
 {
 	struct status_author author;

@@ -48,7 +48,8 @@ bool candidate_goes_on(const struct candidate *p, const struct election_settings
 /* Checks the settings that a reload changes. -1 with *err. */
 int candidate_check(const struct candidate *p, const struct election_settings *settings, struct err *err);
 
-/* What happens to its worker. What the worker says goes to its term's supervision (term_supervision_message). */
+/* To be called when something happens to its worker. What the worker says goes to its term's supervision
+ * (term_supervision_message). */
 void candidate_worker_ready(struct candidate *p); /* it hears who leads, and runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 

@@ -192,7 +192,7 @@ static void reload_say(const struct run *r, uint32_t begin, uint32_t leave)
 			leave, begin);
 }
 
-/* In the order of LIFE_EV_GOOD. */
+/* The candidates in the order that LIFE_EV_GOOD needs. */
 static struct candidate **reload_order(const struct reload *l)
 {
 	const struct run *r = l->r;

@@ -1,12 +1,14 @@
 /* Room run: a script that runs (`lunarch run`, `cron`): its versions, its workers, and a candidate for each election.
  *
  * A script that runs, from its loading to the exit status: it carries out what life.h says for its workers
- * (worker_set.h), its versions (script_version.h) and its elections (candidate.h). Decides nothing but the exit status.
- * Used by cmd_run.c, and by the files of its parts: candidate.c, worker_set.c, reload.c, run_control.c.
+ * (worker_set.h), its versions (script_version.h) and its elections (candidate.h). Decides nothing but the exit
+ * status.
+ * Used by cmd_run.c and cmd_cron.c, and by the files of its parts: candidate.c, worker_set.c, reload.c,
+ * run_control.c.
  *
  * All of it is on one loop, and nothing blocks. Every function here and in those headers is called from the loop's
- * callbacks, and may be called from inside another unless it says otherwise: what follows from an event is done in the
- * same turn of the loop, but never from inside the call that told it. */
+ * callbacks, and may be called from inside another unless it says otherwise: what follows from an event is done in
+ * the same turn of the loop, but never from inside the call that told it. */
 #pragma once
 
 #include "config/options.h"

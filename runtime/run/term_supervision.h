@@ -72,7 +72,7 @@ extern const struct elector_callbacks term_elector_callbacks;
  * follows as any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 
-/* From the settings that its campaign has read: what a term, on_next and may_lead take from them. */
+/* Takes what a term, on_next and may_lead need from the settings that its campaign has read. */
 void term_supervision_configure(struct term_supervision *t, const struct election_settings *s);
 
 /* Anything else that happened. Fills in at and now. */

@@ -336,8 +336,8 @@ int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct
 	return s->supervisor ? 0 : -1;
 }
 
-/* In two parts: if this process was stopped until the first one is over, it reads what the worker has said meanwhile
- * before the second one is. */
+/* The time has two parts: if this process was stopped until the first one is over, it reads what the worker has said
+ * meanwhile before the second one is. */
 void worker_set_time(struct worker_set *s, nsec after)
 {
 	struct ev_loop *loop = s->run->program.loop;

@@ -32,12 +32,12 @@ void worker_set_free(struct worker_set *s);                        /* NULL: does
 
 /* These do what life.h says. Spawn: -1 with *err. fork: its guard may be one; NULL: it is executed. */
 int worker_set_spawn(struct worker_set *s, const struct guard_fork *fork, struct err *err);
-void worker_set_time(struct worker_set *s, nsec after); /* LIFE_EV_TIMER after so long; NSEC_NEVER: none */
+void worker_set_time(struct worker_set *s, nsec after); /* LIFE_EV_TIMER after that time; NSEC_NEVER: none */
 void worker_set_go(struct worker_set *s, bool first);   /* WIRE_GO for its candidates; first: on_start is to run */
 void worker_set_quit(struct worker_set *s);
 void worker_set_kill(struct worker_set *s);
 
-/* Whose messages have this slot; NULL: an election that is not here any more. */
+/* The candidate whose messages have this slot; NULL: its election is not here any more. */
 struct candidate *worker_set_candidate(const struct worker_set *s, uint32_t slot);
 
 /* Its candidates or their times have changed: gives the supervisor the least K of theirs. */

@@ -227,7 +227,7 @@ static void node_send_go(struct sim_node *n, bool first)
 	buf_fini(&m);
 }
 
-/* LIFE_DO_CHECK. */
+/* Carries out LIFE_DO_CHECK. */
 static void node_open(struct sim_node *n)
 {
 	uint32_t count = n->candidate_count;
@@ -532,7 +532,7 @@ static void node_free_candidates(struct sim_node *n)
 	n->candidate_count = n->life.candidate_count = 0;
 }
 
-/* As when the worker's process dies: tasks that wait are not told. */
+/* Unloads the script as the death of a worker's process does: tasks that wait are not told. */
 static void node_unload(struct sim_node *n)
 {
 	if (!n->script)

@@ -380,8 +380,9 @@ static void bail_out(int)
 	_exit(1);
 }
 
-/* On a busy machine a test that is well takes long, but no more of the processor's time than elsewhere. What waits for
- * a file that nobody writes takes none. 0: no limit any more. */
+/* Limits the processor's time for a test: on a busy machine a good test takes long, but not more of that time than
+ * elsewhere. A test that waits for a file that nobody writes takes none, so the day's time is limited, too. 0:
+ * removes the limits. */
 static void limit(int seconds)
 {
 	struct itimerval computing = { .it_value = { .tv_sec = seconds } };

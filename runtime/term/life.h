@@ -2,13 +2,13 @@
  * goes with a term: may_lead, the order of a Service, a script's jobs and metrics.
  *
  * The life of a script: its versions, the workers that have loaded them, reloads, replacements, and the orders of
- * operators. Events come in, actions out: no I/O, no clock, no allocation. Not the lease (lease.h), and not what a term
- * does (term_hooks.h). Used by run.c, the simulation and tests.
+ * operators. Events come in, actions out: no I/O, no clock, no allocation. Not the lease (lease.h), and not what a
+ * term does (term_hooks.h). Used by run.c, the simulation and tests.
  *
- * A script's VERSION is one load of it. There are two SIDES for versions: the one in force, and one beside it, on which
- * a reload loads the next version, or on which the last one ends. A SET is one worker of a version, and those that
- * follow it when it dies: one for all elections that share a worker (group 0), and one for each isolated election
- * (group 1 and above). A CANDIDATE is one election.
+ * A script's VERSION is one load of it. There are two SIDES for versions: the one in force, and one beside it, on
+ * which a reload loads the next version, or on which the last one ends. A SET is one worker of a version, and those
+ * that follow it when it dies: one for all elections that share a worker (group 0), and one for each isolated
+ * election (group 1 and above). A CANDIDATE is one election.
  *
  *            wanted                  it has loaded        its version is in force      it says so
  *     NONE ---------> LOADING ----------> LOADED ------------> STARTING --------------> READY
@@ -19,19 +19,20 @@
  *                   |          | gone, wanted
  *                   +------ WAITING
  *
- * A reload is all or nothing. Its version is loaded in all of its workers, then examined (LIFE_DO_CHECK), and only then
- * in force. Whatever fails before that leaves everything as it was. From then on a worker that dies is replaced by one
- * of the new version; a candidate goes over to it when nothing of its own runs, or when its old worker is dead (also
- * to one that never starts, once a later version is asked for, which is loaded in the place of the old one). A
- * candidate whose election is not in the new version ends for good, and its hooks are the old version's. A new election
- * campaigns when all of those have released their locks.
+ * A reload is all or nothing. Its version is loaded in all of its workers, then examined (LIFE_DO_CHECK), and only
+ * then in force. Whatever fails before that leaves everything as it was. From then on a worker that dies is replaced
+ * by one of the new version. A candidate goes over to the new version when nothing of its own runs, or when its old
+ * worker is dead. It goes over even to a worker that never starts, once a later version is asked for, since that one
+ * is loaded in the place of the old version. A candidate whose election is not in the new version ends for good, and
+ * its hooks are the old version's. A new election campaigns when all of those have released their locks.
  *
  * A program that `takes` reloads within its worker instead, if that is ready and the only one: no version is loaded,
- * and the term goes on. What a worker has not taken in its time has failed; the next reload loads a version.
+ * and the term goes on. A reload that the worker has not taken in its time has failed, and the next one loads a
+ * version.
  *
  * What is kept in every state: a worker is told of the elections of its own version alone, by their names; each wait
- * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered once;
- * whether a candidate may campaign is a function of what is here (life_bar), and stored nowhere. */
+ * for a worker has a timer; no set is forgotten while a candidate has it; each request for a reload is answered
+ * once; whether a candidate may campaign is a function of what is here (life_bar), and stored nowhere. */
 #pragma once
 
 #include <stdbool.h>
@@ -136,7 +137,7 @@ enum life_event_kind {
 	LIFE_EV_END,    /* for good */
 	LIFE_EV_KILL,   /* for good, and nobody waits for the script */
 
-	/* Of the set. An event that does not fit the worker's state is dropped. */
+	/* These are about the set. An event that does not fit the worker's state is dropped. */
 	LIFE_EV_NOT_SPAWNED, /* LIFE_DO_SPAWN could not be done */
 	/* groups: of its version, if it is the first worker of it. The array of sets has place for them */
 	LIFE_EV_LOADED,

@@ -55,7 +55,8 @@ static void hooks_on_lead(struct next_hooks *h, struct on_next_actions *a)
 	a->set |= ON_NEXT_DO_TIMER;
 }
 
-/* What is being taken and was not answered is not the term's: the worker has failed it, or does not listen. */
+/* An on_next that is being taken, and has no answer yet, is not the term's: the worker has failed it, or does not
+ * listen. */
 static void hooks_on_term_over(struct next_hooks *h, const struct on_next_event *e, struct on_next_actions *a)
 {
 	if (h->state == ON_NEXT_TAKEN) {
@@ -83,7 +84,7 @@ static void hooks_on_stopped(struct next_hooks *h, const struct on_next_event *e
 	a->set |= ON_NEXT_DO_SWEEP;
 }
 
-/* As with a term: what cannot be attributed may be of any term or on_next of this worker. */
+/* A process that cannot be attributed may belong to any term or on_next of this worker, as in term_hooks.c. */
 static void hooks_on_swept(struct next_hooks *h, const struct on_next_event *e, struct on_next_actions *a)
 {
 	if (e->number != h->number || h->state != ON_NEXT_SWEEPING)

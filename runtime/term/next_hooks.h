@@ -15,8 +15,8 @@
  *
  * What is kept in every state: the worker has at most one on_next that no term has taken and that is not over; each
  * NEXT is answered before the following one is sent; what an on_next of one number left behind is swept before the
- * next number begins; a term is never made to wait for an on_next that does not answer: after the grace it is over,
- * also for code that reads no messages, and after another one its worker is killed. */
+ * next number begins; a term never waits for an on_next that does not answer: after the grace the on_next is over,
+ * also for code that reads no messages, and after a second grace its worker is killed. */
 #pragma once
 
 #include "base/clock.h"

@@ -1,6 +1,7 @@
-/* The metrics of one election that its script has set. A counter stays as long as this process. A gauge ends with the
- * term in which it was set, or, if that was outside any term, with its worker: what nobody keeps up to date is not
- * shown. Not the page of all metrics (admin_metrics.h). Used by candidate.c and worker_set.c, and by the simulation. */
+/* The metrics of one election that its script has set. A counter stays as long as this process. A gauge ends with
+ * the term in which it was set, or, if that was outside any term, with its worker: what nobody keeps up to date is
+ * not shown. Not the page of all metrics (admin_metrics.h). Used by candidate.c, by admin_metrics.c, which shows
+ * them, and by the simulation. */
 #pragma once
 
 #include "process/wire.h"

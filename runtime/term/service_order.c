@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define WITHDRAW_MOST (2 * NSEC_PER_SEC) /* a stop is held back for this time at most */
-#define WITHDRAW_PART 2                  /* a stop is held back for its time divided by this at most */
+#define WITHDRAW_PART 2                  /* a stop is held back for at most its time divided by this */
 
 struct service_order {
 	const struct elector_callbacks *cb;

@@ -2,7 +2,7 @@
  * an elector and its user, and passes on what the elector says. A term that begins is published at the same time. A
  * term that ends by somebody's will, while the lease is held, is withdrawn before the user hears that it is to stop.
  * Not a decision about the term: the stop is held back for a bounded time, and not at all once the lease is lost.
- * Used by candidate.c and the room exec. */
+ * Used by campaign.c and the room exec. */
 #pragma once
 
 #include "election/elector.h"

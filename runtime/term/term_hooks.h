@@ -1,7 +1,7 @@
 /* The supervision of a term: the pure state machine that says what follows when the elector, the worker or its
- * processes report something. No I/O, no clock, no allocation: events and instants come in, actions come out. Not the
- * lease (lease.h), which decides who leads. Used by term_supervision.c (run and the simulation), the room exec and
- * tests.
+ * processes report something. No I/O, no clock, no allocation: events and instants come in, actions come out. Not
+ * the lease (lease.h), which decides who leads. Used by term_supervision.c (run and the simulation), the room exec
+ * and tests.
  *
  *          the elector leads           it says stop            the worker has stopped          swept
  *     NONE ----------------> LEADING --------------> STOPPING -----------------------> SWEEPING -----> NONE
@@ -13,24 +13,24 @@
  *                                              OWED ------------------------------> CLEANING
  *
  * A term that ends by somebody's will, and whose script has on_stopping, is DRAINING first: it still leads, and
- * on_stopping runs. It is STOPPING when the worker says that the hook has run, when the time for it is up, or when the
- * lease is lost. Both together have the time that the elector gives the script to stop.
+ * on_stopping runs. It is STOPPING when the worker says that the hook has run, when the time for it is up, or when
+ * the lease is lost. DRAINING and STOPPING together have the time that the elector gives the script to stop.
  *
  * A worker that is told to lead answers before any hook of the term runs. If it does not answer in time, since it is
  * stopped or its script is busy with something else, it is killed, and the term ends as with any worker that dies. A
- * worker that has answered has no deadline until its term is to end. A command (exec) is not waited for: its start is
- * the answer.
+ * worker that has answered has no deadline until its term is to end. A command (exec) is not waited for: its start
+ * is the answer.
  *
- * A term is OWED when its worker died before on_stopped had run: a replacement runs the hook. If that one dies too, the
- * term is OWED once more; after the second replacement no hook is owed any more. A term that owes nothing when its
- * worker dies while it leads is GONE until the elector has said stop; then it is over. The
- * same holds for a term whose command (exec) has ended by itself.
+ * A term is OWED when its worker died before on_stopped had run: a replacement runs the hook. If that one dies too,
+ * the term is OWED once more; after the second replacement no hook is owed any more. A term that owes nothing when
+ * its worker dies while it leads is GONE until the elector has said stop; then it is over. The same holds for a term
+ * whose command (exec) has ended by itself.
  *
  * What is kept in every state: the kill deadline is in the page before the guard is poked, and the guard is poked
- * before the worker is told to lead; the elector hears `stopped` only when nothing of the term runs (reaped), or that
- * it may still run (!reaped), and once for each `stop`; a lease is held until the hook has run, or the wait for a
- * worker that could run it is over. Whether the candidate may campaign is not decided here: the caller derives it from
- * let_go and what it knows itself (life.h). */
+ * before the worker is told to lead; the elector hears `stopped` only when nothing of the term runs (reaped), or
+ * that it may still run (!reaped), and once for each `stop`; a lease is held until the hook has run, or the wait for
+ * a worker that could run it is over. Whether the candidate may campaign is not decided here: the caller derives it
+ * from let_go and what it knows itself (life.h). */
 #pragma once
 
 #include "base/clock.h"
