@@ -115,9 +115,11 @@ static void test_begun(struct ev_loop *loop, const struct lock_link *link, struc
 
 	begin(l);
 	int fd = accept_one(server);
-	for (int i = 0; i < PATIENCE_MS / 10 && got < 0 && wait_for_step(loop, link); i++) {
+	for (int i = 0; i < PATIENCE_MS / 1000 && got < 0 && wait_for_step(loop, link); i++) {
 		pg_login_step(l);
-		got = take(fd, 10);
+		got = take(
+			fd,
+			1000); /* long enough: what comes in the next turn would not show that a thread has begun that one */
 	}
 	ok(got > 0, "when there is a thread it takes the steps");
 	pg_login_free(l);
