@@ -14,7 +14,7 @@ static size_t env_length(char *const *list)
 	return n;
 }
 
-/* Whether one of the changes is of the variable that the entry sets. */
+/* Whether one of the changes names the variable that this entry sets. */
 static bool env_is_changed(const char *entry, char *const *changes)
 {
 	for (; changes && *changes; changes++) {

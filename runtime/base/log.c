@@ -139,7 +139,8 @@ static bool want_colour(void)
 	return sink.terminal && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
-/* JOURNAL_STREAM names the journal's stream by device and inode. It is inherited by whoever has another stderr, too. */
+/* JOURNAL_STREAM names the journal's stream by device and inode. A process inherits it even if its own stderr is
+ * another one. */
 static bool is_journal(const struct stat *st)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -258,7 +259,7 @@ static void add_time(struct buf *b, int64_t wall_us, const char *format, bool ut
 	buf_adds(b, text);
 }
 
-/* What of it a line names: on a terminal only what has changed since the last line. */
+/* The part of it that a line names: on a terminal only what has changed since the last line. */
 static struct log_about about_to_show(const struct log_about *about)
 {
 	struct log_about a = *about;
@@ -283,7 +284,7 @@ static void note_shown(const struct log_about *about)
 	}
 }
 
-/* A text of several lines, as a traceback, has them on a terminal, too. */
+/* A text of several lines, such as a traceback, keeps its lines on a terminal. */
 static void add_text(struct buf *b, const char *text)
 {
 	char line[TEXT_MAX];

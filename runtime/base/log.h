@@ -23,8 +23,8 @@ struct log_about {
  * dropped and counted; the next line that is written says the count. Call it once, before the first line. */
 void log_init(enum log_format format, enum log_level least);
 
-/* What JSON lines about the program, and lines that do not say it, have as identity and election. Both are copied; NULL
- * where it is not known, or where there are several. Call it again whenever that changes. */
+/* The identity and election of JSON lines about the program, and of lines that do not name them. Both are copied;
+ * NULL where it is not known, or where there are several. Call it again whenever that changes. */
 void log_program(const char *identity, const char *election);
 
 /* What the roles of the program are started with, so that their lines look as ours do. Borrowed until the next call of

@@ -107,8 +107,8 @@ uint64_t proc_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* The first namespace's inode is the same on every machine: PROC_PID_INIT_INO in Linux's include/linux/proc_ns.h. The
- * others' are unique among those that there are. */
+/* The first namespace's inode is the same on every machine: PROC_PID_INIT_INO in Linux's include/linux/proc_ns.h.
+ * Those of the others are unique among the namespaces that exist. */
 #define FIRST_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
 
 void proc_self_name(char *out)

@@ -39,7 +39,7 @@ void proc_boot_id(char *out);
 /* The PID namespace of this process; 0 if /proc shows another namespace. */
 uint64_t proc_pid_namespace(void);
 
-/* What no other process of this machine is called, for names in a directory that containers may share: its PID; in a
+/* A name that no other process of this machine has, for files in a directory that containers may share: the PID; in a
  * PID namespace that is not the machine's first, PID-NAMESPACE. out: PROC_SELF_NAME bytes. */
 #define PROC_SELF_NAME 40
 void proc_self_name(char *out);
@@ -52,9 +52,9 @@ int proc_time_namespace(uint64_t *out);
 void proc_title(const char *role, const char *name);
 
 /* From now on /proc shows these as the arguments and the environment of this process, as if it had been executed with
- * them: words, each with its NUL, in memory that stays. What was its environment before is wiped. The caller sets
- * environ. 0; -1 with errno if the kernel cannot, or may not: then nothing has changed. prctl(2), PR_SET_MM_MAP, which
- * needs no privilege. */
+ * them: words, each with its NUL, in memory that stays. Its earlier environment is wiped. The caller sets environ. 0;
+ * -1 with errno if the kernel cannot, or may not: then nothing has changed. prctl(2), PR_SET_MM_MAP, which needs no
+ * privilege. */
 int proc_show(char *arguments, size_t arguments_size, char *environment, size_t environment_size);
 
 /* Calls each(arg, name) for every entry of the open directory until it returns false. 0; -1 with errno. */

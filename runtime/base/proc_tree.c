@@ -189,8 +189,8 @@ static bool children_are(pid_t pid, pid_t thread, const char *want)
 }
 
 /* Whether each thread of the process was seen without a child. A child moves from one list to another only when its
- * thread ends, and that is excluded: the threads are the same before and after. What a process inherits as a subreaper
- * goes to its first thread, which is read last. */
+ * thread ends, and that is excluded: the threads are the same before and after. Processes that it inherits as a
+ * subreaper go to its first thread, which is read last. */
 static bool has_no_children(pid_t pid)
 {
 	pid_t before[TREE_ONLY_THREADS], after[TREE_ONLY_THREADS];

@@ -56,9 +56,9 @@ int tree_own_children(void);
  * one generation after the other. */
 void tree_kill_children(int fd);
 
-/* Sends the signal to all descendants of root, but not to this process and the process group `but`, that hold this pipe
- * open for writing: as "pipe:[INODE]", readlink(2) of its descriptor in /proc. Who hides its descriptors from us
- * (another user) is not seen. */
+/* Sends the signal to all descendants of root, but not to this process and the process group `but`, that hold this
+ * pipe open for writing: as "pipe:[INODE]", readlink(2) of its descriptor in /proc. A process that hides its
+ * descriptors from us (another user's) is not seen. */
 void tree_signal_writers(struct tree *t, pid_t root, pid_t but, const char *pipe, int signal);
 
 enum tree_env {

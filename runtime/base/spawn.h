@@ -1,5 +1,5 @@
-/* Starts a program by posix_spawn(3): first it is told what the program inherits, then it starts it, unless one of
- * these steps has failed. Not who waits for the program (loop/reaper.h), and not the term that it belongs to. Used by
+/* Starts a program by posix_spawn(3): the caller first says what the program inherits, then starts it, unless one of
+ * these steps has failed. Not the wait for its end (loop/reaper.h), and not the term that it belongs to. Used by
  * whatever executes a program: guard, driver, a script's programs, a login of Kubernetes. */
 #pragma once
 
@@ -18,14 +18,14 @@ struct spawn {
  * group of its own. spawn_run ends what this begins. */
 void spawn_init(struct spawn *s, const sigset_t *blocked, const sigset_t *defaults, bool group);
 
-/* It reads nothing: its standard input is /dev/null. */
+/* The program reads nothing: its standard input is /dev/null. */
 void spawn_no_input(struct spawn *s);
 
-/* It has our descriptor `fd` as number `as`. If both are the same, it loses O_CLOEXEC there, in the new process alone
- * (posix_spawn_file_actions_adddup2(3p)). */
+/* The program gets our descriptor `fd` under the number `as`. If both are the same, the descriptor loses O_CLOEXEC,
+ * in the new process alone (posix_spawn_file_actions_adddup2(3p)). */
 void spawn_pass(struct spawn *s, int fd, int as);
 
-/* It begins in that directory. */
+/* The program starts in that directory. */
 void spawn_directory(struct spawn *s, const char *path);
 
 /* Starts it if every step before succeeded, and frees `s`. program: a path, or a name that is looked for in PATH.

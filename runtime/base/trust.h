@@ -13,6 +13,6 @@ struct stat;
  * path: absolute, of the link. link: of lstat(2). -1 with *err (ERR_USAGE), which says what to do. */
 int trust_link(const char *path, const struct stat *link, struct err *err);
 
-/* Whether only we and root can change what is in a directory: it is ours or root's, and not everybody's to write into.
- * -1 with *err, which says why not. */
+/* Whether only we and root can change what is in a directory: it is ours or root's, and not everybody may write into
+ * it. -1 with *err, which says why not. */
 int trust_dir(const char *path, struct err *err);

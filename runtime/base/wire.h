@@ -21,7 +21,7 @@ uint32_t wire_start(struct wire *w, const void *data, size_t len, size_t most);
 
 #define WIRE_CUT 16384
 
-/* What put and get are made of. */
+/* The parts of every put and get. */
 
 void wire_begin(struct buf *m, uint32_t type);
 void wire_u8(struct buf *m, uint8_t v);

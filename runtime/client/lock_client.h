@@ -1,9 +1,9 @@
-/* Room client: a lock for who does not campaign: operations that block, and a terminal that is drawn on.
+/* Room client: a lock for commands, which do not campaign: operations that block, and a terminal that is drawn on.
  *
- * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
- * Not an elector: what is written, and on what condition, is the caller's.
- * Used by check, release, ctl and the examination of a store (store_check.c). list, status, history and leader read locks
- * in Lua (runtime/script/api/lua_lock.c). */
+ * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change. Not
+ * an elector: what is written, and on what condition, is the caller's. Used by check, release, ctl and the
+ * examination of a store (store_check.c). list, status, history and leader read locks in Lua
+ * (runtime/script/api/lua_lock.c). */
 #pragma once
 
 #include "locks/lock.h"
@@ -21,7 +21,7 @@ struct lock_client {
 	nsec within; /* how long an operation may take; 0: five seconds */
 	struct instant asked, answered, changed_at;
 	bool busy, starting, watches, watched, changed;
-	int odd_answers; /* that came from inside the start of an operation, or twice */
+	int odd_answers; /* answers that came from inside the start of an operation, or twice */
 };
 
 /* c must be zeroed. loop is borrowed; NULL: c makes one of its own. -1 with *err; lock_client_close all the same. */
@@ -32,7 +32,7 @@ const char *lock_client_url(const struct lock_client *c); /* as people see it, w
 /* The same for lock_client_list: see lock_open_prefix, also for *prefix. */
 int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefix, struct err *err);
 
-/* After that: from now on c->lock is this one, until the next call. -1 with *err: none. */
+/* After lock_client_open_prefix: c->lock is the lock of this URL until the next call. -1 with *err: none. */
 int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err);
 
 /* Starts a read, which has been answered when c->busy is false again. As lock_client_start_write. */

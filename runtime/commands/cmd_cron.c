@@ -122,7 +122,8 @@ static int make_dir(const char *path, struct err *err)
 	return mkdir(path, 0700) < 0 && errno != EEXIST ? err_sys(err, "%s", path) : 0;
 }
 
-/* Of each lock another, so that the jobs of two do not write into the same files. make: if it is not there. */
+/* Each lock has a directory of its own, so that the jobs of two locks do not write into the same files. make: makes
+ * the directory if it is not there. */
 static int cron_choose_dir(struct cron_call *c, bool make, struct err *err)
 {
 	const char *given = c->options.value[OPTION_OUTPUT_DIR].text,

@@ -103,7 +103,7 @@ static void show_election(const json_t *e, const char *indent)
 	buf_fini(&b);
 }
 
-/* At most so many of them. */
+/* Shows so many of them at most. */
 static void show_elections(const json_t *answer, const char *indent, size_t most)
 {
 	const json_t *elections = json_object_get(answer, "elections");
@@ -225,7 +225,7 @@ static bool is_script(const char *word)
 	return strchr(word, '/') || (len > 4 && strcmp(word + len - 4, ".lua") == 0);
 }
 
-/* Those of handover, which no other order takes. */
+/* Takes the options of handover, which no other order has. */
 static int order_take_options(struct ctl_order *order, const struct options *o, struct err *err)
 {
 	if (strcmp(order->command, "handover") == 0) {

@@ -57,7 +57,7 @@ static void put_named(FILE *f, const char *text, const char *word, const char *n
 	fputs(text, f);
 }
 
-/* Never over something that is there. word: stands in the template for the name. */
+/* Never overwrites what is there. word: stands in the template for the name. */
 static int write_file(const char *path, const char *template, const char *word, const char *name)
 {
 	FILE *f = fopen(path, "wxe");

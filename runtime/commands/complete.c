@@ -110,7 +110,7 @@ static void offer_locks(void)
 	puts("<file>");
 }
 
-/* Of an option with a text as its value. */
+/* Offers values for an option whose value is a text. */
 static void offer_text(const struct typed *t, enum option which)
 {
 	if (which == OPTION_LOCK && t->command == COMMAND_CTL)

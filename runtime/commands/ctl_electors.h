@@ -1,5 +1,5 @@
-/* The electors of this user, for root of every user, that run on this machine: which there are, which one is meant, and
- * how it is asked. Not what their answers mean. Used by ctl. */
+/* The electors that run on this machine, of this user, or, for root, of every user: which there are, which one is
+ * meant, and how it is asked. Not what their answers mean. Used by ctl. */
 #pragma once
 
 #include "config/options.h"
@@ -23,7 +23,7 @@ struct ctl_request {
 struct json_t *ctl_ask(const char *path, const struct ctl_request *r, struct err *err);
 
 /* The sockets at which somebody listens, in all places where this user's electors have them; for root, unless a state
- * directory is given, then those of other users, from `own` on. */
+ * directory is given, those of other users follow, from `own` on. */
 struct ctl_sockets {
 	char *path[256];
 	size_t len, own;
@@ -33,10 +33,10 @@ void ctl_sockets_fini(struct ctl_sockets *l);
 
 /* "no elector of this user is running", and whose is, if that is known. The caller frees it. */
 char *ctl_nobody(const char *what);
-/* The name, or the number of who has none. */
+/* The user's name, or the number if there is no name. */
 void ctl_user_name(uid_t user, char *out, size_t size);
 
-/* Who is to be asked. */
+/* The elector that is to be asked. */
 struct ctl_elector {
 	char *path;     /* of its socket */
 	char *election; /* of which; "" = all */

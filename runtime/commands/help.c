@@ -17,7 +17,7 @@
 
 enum help_part { HELP_USAGE, HELP_SUMMARY, HELP_TEXT, HELP_EXAMPLES };
 
-/* Of runtime/commands/help.txt, which is linked in. The caller frees. */
+/* A part of runtime/commands/help.txt, which is linked in. The caller frees. */
 static char *help_part(enum command command, enum help_part part)
 {
 	char *heading = mem_printf("\n# %s\n", command_names[command]);

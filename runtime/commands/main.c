@@ -40,7 +40,7 @@ static void fill_standard_fds(void)
 			open("/dev/null", O_RDWR);
 }
 
-/* Of lock URLs, before anything else runs: ps(1) shows a command line to everybody. */
+/* Hides the passwords of lock URLs, before anything else runs: ps(1) shows a command line to everybody. */
 static void hide_passwords(char **argv)
 {
 	static const char option[] = "--lock";

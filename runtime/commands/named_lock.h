@@ -7,14 +7,13 @@
 
 #include <stddef.h>
 
-/* For who was given a script, its text is run, but no hook, for at most 10 s: it may name its lock. Of several
- * elections
- * --election says which. -1: *url is the lock's, the caller frees it; else it was said what is wrong, and this is the
- * exit status. Blocks. */
+/* If a script was given, its text is run (but no hook) for at most 10 s, since it may name its lock. If it has
+ * several elections, --election says which. -1: *url is the lock's, the caller frees it; else it was said what is
+ * wrong, and this is the exit status. Blocks. */
 int named_lock(const struct options *o, char **url);
 
-/* The same of who can show several, if it shall: each --lock, or all elections of the script, unless --election names
- * one. */
+/* The same for a command that can show several locks, if it shall (several): each --lock, or all elections of the
+ * script, unless --election names one. */
 struct named_locks { /* zeroed before; named_locks_fini */
 	char **url;
 	size_t count;

@@ -1,6 +1,6 @@
-/* The variables that a script has in its unit: of NAME.env, which lunarch@NAME reads beside NAME.lua.
- * Not all of systemd's syntax: a value that goes on in a next line is refused, where it could be misread.
- * Used by check, so that it sees what the unit's `lunarch run` will see. */
+/* The variables that a script has in its unit: those of NAME.env, which lunarch@NAME reads beside NAME.lua. Not all
+ * of systemd's syntax: a value that goes on in a next line is refused, where it could be misread. Used by check, so
+ * that it sees what the unit's `lunarch run` will see. */
 #pragma once
 
 #include "base/buf.h"

@@ -199,7 +199,7 @@ static void key_check(struct full *f, const struct key *k)
 		          k->base, k->more);
 }
 
-/* Each is there still when those before it have been removed, and is removed. */
+/* Removes the keys one after the other. Each must still be there when those before it have been removed. */
 static void keys_check(struct full *f, struct key *keys, int count)
 {
 	for (int i = 0; i < count; i++) {

@@ -15,7 +15,8 @@ static const struct version none = { "" };
 static const enum driver_fault ways[] = { DRIVER_FAULT_STORE_LOST, DRIVER_FAULT_STORE_AGAIN };
 #define WAYS (sizeof ways / sizeof *ways)
 
-/* The answer to the nth request of a write is lost. true: what is said of it is true. *met: it has sent so many. */
+/* The answer to the nth request of a write is lost. true: what was said of the write is true. *met: it has sent so
+ * many. */
 static bool cut_write(struct full *f, enum driver_fault way, int nth, const struct version *expected, bool *met)
 {
 	struct version e = *expected;
@@ -61,7 +62,7 @@ static bool cut_prepare(struct full *f, enum cut_kind kind)
 	return f->at.text[0] || full_writes(f, f->a, "a write", &f->at, true, LOCK_OK);
 }
 
-/* The answers to all requests of such an operation, one after the other. false: a finding. */
+/* Loses the answers to all requests of such an operation, one after the other. false: a finding. */
 static bool cut_each(struct full *f, enum cut_kind kind, enum driver_fault way, int *lost)
 {
 	const struct version stale = f->before;

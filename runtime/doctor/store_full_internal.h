@@ -22,7 +22,7 @@ struct full_case {
 struct full {
 	struct store_trial *x;
 	struct lock_client *a, *b;
-	const struct full_case *one; /* that is tried now */
+	const struct full_case *one; /* the case that is tried now */
 	struct version at;           /* what the key holds, as far as the case knows */
 	struct version before;       /* held before that: a case's own use */
 	char write[33];              /* the name of the last write */

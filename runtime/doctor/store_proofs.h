@@ -1,6 +1,6 @@
-/* The proofs that elections stand on: one winner among writers, growing tokens, no write by who knows only an old
- * version. Not how fast it is: that is store_measure.h. Used by the examination of a store (store_check.c). Each
- * function blocks, tells what it finds, and leaves x knowing what the scratch record holds. */
+/* The proofs that elections stand on: one winner among writers, growing tokens, no write by a client that knows only
+ * an old version. Not how fast it is: that is store_measure.h. Used by the examination of a store (store_check.c).
+ * Each function blocks, tells what it finds, and leaves x knowing what the scratch record holds. */
 #pragma once
 
 #include "doctor/store_trial.h"

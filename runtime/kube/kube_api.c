@@ -30,7 +30,7 @@ struct kube_api {
 	bool direct; /* no proxy is asked */
 	struct kube_auth *auth;
 	struct http *clients[KUBE_CLIENTS];
-	uint64_t files; /* the credential's whose certificate the clients' connections show */
+	uint64_t files; /* `files` of the credential whose certificate the connections show */
 
 	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
 	ev_timer idle;
@@ -38,7 +38,7 @@ struct kube_api {
 	struct kube_call warm;
 };
 
-/* All of an env's. */
+/* All API clients of one env. */
 struct kube_apis {
 	struct lock_env *env;
 	struct kube_api *apis;
@@ -119,7 +119,7 @@ static void call_finish(struct kube_call *c, const struct kube_answer *a)
 	done(arg, a);
 }
 
-/* Without an answer, and without a request under way. */
+/* Ends the call without an answer. No request of it is under way. */
 static void call_finish_unsent(struct kube_call *c, const struct err *why)
 {
 	struct kube_answer a = { .unsent = true, .sent_at = clock_now(), .message = "", .err = *why };
@@ -197,7 +197,7 @@ static int retry_after(const struct http_headers *h)
 	return *end || end == text || n < 0 ? -1 : n > 3600 ? 3600 : (int)n;
 }
 
-/* Refused before anything was done, for a while. true: it is waited out. */
+/* The server refused for a while, before anything was done. true: the call waits that time. */
 static bool call_wait_if_asked(struct kube_call *c, const struct http_result *r, const struct http_headers *h)
 {
 	int s = r->status == TOO_MANY ? retry_after(h) : -1;
@@ -290,7 +290,7 @@ static char *call_url(const struct kube_call *c)
 	                  (long long)(rest / NSEC_PER_MS + 1));
 }
 
-/* A connection shows the certificate it began with. */
+/* A connection goes on showing the certificate that it began with, so new requests use new connections. */
 static void api_leave_old_connections(struct kube_api *a, uint64_t files)
 {
 	if (files == a->files)
@@ -443,9 +443,10 @@ static void *apis_make(struct lock_env *env, struct err *)
 
 static int api_open_clients(struct kube_api *a, struct err *err)
 {
-	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time,
-	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue, but enough
-	 * that a thousand of them, due every 2 s, are done in time by a server that takes 50 ms for each. */
+	/* API servers allow a hundred streams to a connection. A watch takes one stream for good. Of other requests
+	 * only a few are sent at a time: a thousand renewals that fall together must fill neither the memory nor the
+	 * server's queue. But they are enough for a thousand renewals every 2 s at a server that takes 50 ms for
+	 * each. */
 	static const struct http_options options[KUBE_CLIENTS] = {
 		[KUBE_WORK] = { .connections = 32, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },

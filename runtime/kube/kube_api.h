@@ -20,7 +20,7 @@ struct json_t;
 struct kube_api;
 struct lock_env;
 
-/* The one for that kubeconfig and context ("" = the default ones), made if need be; it lives as long as the env.
+/* The client for that kubeconfig and context ("" = the default ones), made if need be; it lives as long as the env.
  * NULL with *err. Reads files. */
 struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err);
 
@@ -59,8 +59,8 @@ struct kube_answer {
  * group. */
 bool kube_answer_missing(const struct kube_answer *a, const char *name);
 
-/* What an answer says that is not the one hoped for, for people. ns, needed: the namespace, and the rights in it, that a
- * 403 lacks, as 'the verb "get" of leases'. */
+/* Says for people what an answer means that was not hoped for. ns, needed: the namespace, and the rights in it that
+ * are missing after a 403, as 'the verb "get" of leases'. */
 void kube_api_explain(const struct kube_api *a, const struct kube_answer *answer, const char *ns, const char *needed,
                       struct err *err);
 

@@ -197,8 +197,8 @@ static bool is_given(const json_t *value)
 	return value && !json_is_null(value) && !(json_is_string(value) && json_string_length(value) == 0);
 }
 
-/* A number counts as the text that it was; what a truth value was, as "yes" without quotes, is not known. NULL: it is no
- * text. The caller's. */
+/* The value's text, which the caller frees. A number counts as the text that it was read from. What a truth value was
+ * read from (yes without quotes) is not known. NULL: it is no text. */
 static char *plain_text(const json_t *value)
 {
 	const char *text = json_string_value(value);

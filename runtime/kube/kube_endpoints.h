@@ -15,17 +15,18 @@ struct service_result;
 #define ENDPOINTS_TOKEN "lunarch.dev/token" /* annotation: of the term that wrote last */
 
 struct endpoints_wish {
-	const char *name;             /* the Service's, */
-	const struct json_t *service; /*     and itself; NULL: it was not looked at: its ports and its owner stay */
+	const char *name;             /* the Service's name */
+	const struct json_t *service; /* the Service; NULL: it was not looked at, so the slice's ports and owner stay */
 	int port;                     /* where clients come to; 0: at the targetPort of each port */
-	bool published;               /* it has this address; */
-	const char *host;             /*     else this gives the family of a new one. NULL: the Service's first */
+	bool published;               /* the slice has the address `host` */
+	/* its family is that of a new slice, also of one without an address. NULL: the Service's first */
+	const char *host;
 	int64_t token;
 };
 
-/* The whole slice as it is to be: slice, in which everything else is kept, or, if that is NULL, a new one. The caller's.
- * With its version in it, so that as a merge patch (RFC 7396) it changes this version alone; and with the Service as its
- * owner, so that it is collected with it (without blockOwnerDeletion, which would take a right to the Service's
- * finalizers). NULL: *r says why: SERVICE_FENCED: a larger token has written it; SERVICE_REFUSED: it is somebody
- * else's, or this Service must not have one of ours. */
+/* The whole slice as it is to be, which the caller owns: `slice` with everything else in it kept, or, if that is
+ * NULL, a new one. It has the version of `slice`, so that as a merge patch (RFC 7396) it changes this version alone.
+ * The Service is its owner, so that it is collected with the Service (without blockOwnerDeletion, which would take a
+ * right to the Service's finalizers). NULL: *r says why: SERVICE_FENCED: a larger token has written it;
+ * SERVICE_REFUSED: it is somebody else's, or this Service must not have one of ours. */
 struct json_t *endpoints_make(const struct json_t *slice, const struct endpoints_wish *w, struct service_result *r);

@@ -93,7 +93,7 @@ static bool read_network(const char *entry, const struct proxy_target *t, bool *
 	return true;
 }
 
-/* A name is meant with all that is below it; ".name" and "*.name" only with that. */
+/* A name stands for itself and for all names below it; ".name" and "*.name" stand only for those below. */
 static bool name_matches(const char *name, const char *host)
 {
 	bool below = strncmp(name, "*.", 2) == 0;

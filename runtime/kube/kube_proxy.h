@@ -8,5 +8,5 @@
 /* no_proxy: NULL is "". url: https://HOST[:PORT]... or http://. */
 bool kube_proxy_is_passed(const char *no_proxy, const char *url);
 
-/* The environment's: the first that is set and not empty, as client-go looks for it. */
+/* NO_PROXY of the environment: the first spelling that is set and not empty, as client-go looks for it. */
 const char *kube_proxy_environment(void);

@@ -40,7 +40,7 @@ static void slice_end(struct service_store *s, const struct service_result *r)
 	s->done(s->arg, r);
 }
 
-/* An answer that is not the one hoped for. */
+/* Ends the attempt: the answer is not the one that was hoped for. */
 static void slice_fail(struct service_store *s, const struct kube_answer *a)
 {
 	bool refused = a->status >= 400 && a->status < 500 && a->status != 429 && !a->repeated;
@@ -148,8 +148,8 @@ static void slice_change(struct service_store *s, json_t *slice)
 	}
 }
 
-/* One that is not there is withdrawn. But if a request may make it yet, it is made without an address, so that the
- * request makes none. */
+/* A slice that is not there counts as withdrawn. But if an earlier request may still make it, it is made without an
+ * address now, so that the earlier request finds it there. */
 static void slice_on_slice(struct service_store *s, const struct kube_answer *a)
 {
 	bool missing = kube_answer_missing(a, s->slice_name);
@@ -189,7 +189,7 @@ static void slice_on_service(struct service_store *s, const struct kube_answer *
 
 /* ---- the table ---- */
 
-/* Who only looks cannot be fenced: no token is larger than its. */
+/* A mere look cannot be fenced: it has the largest token there is. */
 static void slice_apply(struct service_store *s, const struct service_wish *w, struct instant by, service_done_fn *done,
                         void *arg)
 {

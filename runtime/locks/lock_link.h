@@ -75,10 +75,10 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 
 	bool resting; /* until */
 	struct instant until;
-	enum lock_outcome outcome; /* of the last connection or attempt that ended, */
-	struct err why;            /* and why it did */
+	enum lock_outcome outcome; /* how the last connection or attempt ended */
+	struct err why;            /* why it ended */
 	int busy;                  /* so many callbacks are running */
-	bool dead;                 /* it is freed, and its memory goes when they have returned */
+	bool dead;                 /* the link is freed, and its memory goes when the callbacks have returned */
 };
 
 /* url: whose hosts are asked in turn; borrowed, outlives the link. NULL: there is one place, which ops->dial knows, and
@@ -124,7 +124,8 @@ void lock_link_up(struct lock_link *k);
 
 /* The connection, or the attempt, ends for this reason, which is put behind the peer's name. An attempt goes on with
  * the next host, while there is one that was not asked in this round; else all who wait and all who were not answered
- * are told. Of a connection that was up those are told who were not answered: who has begun to wait since, waits on. */
+ * are told. When a connection ends that was up, only those are told who were not answered: a call that has begun to
+ * wait since waits on. */
 void lock_link_lose(struct lock_link *k, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -22,8 +22,8 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 	struct lock_result *early;        /* of lock_op_fail_soon, until it is given */
 	struct instant by, sent_at;
 	char *text;             /* of lock_op_print, as are these; freed at the end */
-	bool leads;             /* the record names a leader, */
-	nsec lease;             /* for so long */
+	bool leads;             /* the record names a leader */
+	nsec lease;             /* the lease that the record publishes */
 	struct lock_link *link; /* of lock_op_ask; NULL: nobody was asked */
 	struct lock_call *call;
 	bool active;

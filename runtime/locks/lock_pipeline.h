@@ -1,6 +1,6 @@
-/* Who waits for a connection that many locks share, and whose answers come next on it.
- * Not a connection: it sends nothing, and no time passes in it.
- * Used by the links of the locks whose servers answer in the order in which they were asked. */
+/* The calls that wait for a connection that many locks share, and those whose answers come next on it. Not a
+ * connection: it sends nothing, and no time passes in it. Used by the links of the locks whose servers answer in the
+ * order in which they were asked. */
 #pragma once
 
 #include "locks/lock.h"

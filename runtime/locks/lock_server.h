@@ -42,8 +42,8 @@ void lock_server_put(struct lock_server *s); /* frees it after its last user */
 bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char *channel, lock_changed_fn *changed,
                        void *arg);
 
-/* Before the lock closes; also who never watched. With the last user the connection goes, so the server is not told: in
- * a handover that would be in the way of the other candidate. */
+/* Call it before the lock closes, also if it never watched. With the last user the connection goes, so the server is
+ * not told: in a handover that would be in the way of the other candidate. */
 void lock_server_unwatch(struct lock_server *s, struct lock_member *m);
 
 /* The events of the link of notices (lock_link.h); arg: the struct lock_server. up asks for all channels again; down

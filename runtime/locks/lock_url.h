@@ -30,7 +30,7 @@ struct lock_url {
 	} option[LOCK_URL_OPTIONS];
 };
 
-/* As `known`: who reads the options judges them. */
+/* Passed as `known`: takes every option, since the caller judges them. */
 extern const char *const lock_url_any[];
 
 /* text: what follows "scheme:". port: for hosts without one; 0: they have none. known: the options there are besides

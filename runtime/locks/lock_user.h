@@ -77,7 +77,7 @@ static inline bool lock_user_hands_over(const struct lock_user *u)
 	return u->op.writing && !u->op.removing && !u->lock.advice && (u->acquiring || !u->op.leads);
 }
 
-/* Whose this is. */
+/* The user whose call this is. */
 static inline struct lock_user *lock_user_of_call(struct lock_call *c)
 {
 	return (struct lock_user *)(void *)((char *)c - offsetof(struct lock_user, call));

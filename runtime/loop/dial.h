@@ -10,15 +10,15 @@ struct dial;
 struct ev_loop;
 struct offload;
 
-/* fd: the connected socket, which the callback becomes the owner of; non-blocking, close-on-exec, TCP_NODELAY. It fails
- * if the peer acknowledges nothing for 20 s (TCP_USER_TIMEOUT, tcp(7)). -1: *err says why, with host and port. The
- * handle is not valid any more. */
+/* fd: the connected socket, which the callback owns; non-blocking, close-on-exec, TCP_NODELAY. It fails if the peer
+ * acknowledges nothing for 20 s (TCP_USER_TIMEOUT, tcp(7)). -1: *err says why, with host and port. The handle is not
+ * valid any more. */
 typedef void dial_done_fn(void *arg, int fd, const struct err *err);
 
 /* done is called exactly once, from the loop, never from inside this call, at the latest at `by`, unless cancelled
- * first. turn: which of the host's addresses is tried first, counted round: who raises it after an attempt
- * whose connection was of no use begins at another one, so that one that takes connections and then says nothing is
- * not always the first. */
+ * first. turn: the number of the address that is tried first, counted round. A caller raises it after an attempt
+ * whose connection was of no use, so that an address that takes connections and then says nothing is not always the
+ * first. */
 struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, unsigned turn,
                         struct instant by, dial_done_fn *done, void *arg);
 void dial_cancel(struct dial *d); /* done is not called any more. NULL is nothing */

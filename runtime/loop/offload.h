@@ -21,10 +21,10 @@ struct offload_job {
 /* A thread is started for each job that finds none free, at most `threads` of them (1 to 16). NULL with *err. */
 struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err);
 
-/* j belongs to the offload until done is called, or it is taken back. While a thread that is wanted cannot be started,
- * whether there are others or not, it is tried ten times a second, and logged (no_thread, thread_started); the job
- * waits until one can be, or is free: it is never done on the loop's thread. Who cannot wait for ever has a time limit
- * of his own, and takes the job back at its end. On the loop alone. */
+/* j belongs to the offload until done is called, or it is taken back. If a thread is wanted and cannot be started,
+ * that is tried again ten times a second, and logged (no_thread, thread_started). The job waits until a thread is
+ * started or free: it is never done on the loop's thread. A caller that cannot wait for ever sets a time limit of its
+ * own, and takes the job back at its end. On the loop alone. */
 void offload_run(struct offload *o, struct offload_job *j);
 
 /* true: no thread has begun j, and none will; done is not called, and j is the caller's again. false: a thread works on

@@ -86,7 +86,8 @@ static void resolve_worked(struct offload_job *off)
 		free(r);
 }
 
-/* Of a look-up that a thread has begun the memory goes when that comes back. true: none had. */
+/* Leaves the look-up to the thread that has begun it, which frees the memory when it comes back. true: no thread had
+ * begun it. */
 static bool resolve_leave(struct resolve *r)
 {
 	bool begun = r->offload && !offload_take_back(r->offload, &r->off);

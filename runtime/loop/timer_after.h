@@ -6,7 +6,7 @@
 
 #include <ev.h>
 
-/* From now on; in place of what it was started for before. */
+/* Starts the timer: it goes off `after` from now, and no longer when it was to go off before. */
 static inline void timer_after(struct ev_loop *loop, ev_timer *t, nsec after)
 {
 	ev_now_update(loop);

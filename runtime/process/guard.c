@@ -27,12 +27,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A sweep is over after this many walks in a row that found nobody of those marks, ... */
+/* A sweep is over after this many walks in a row that found no process with its marks. */
 #define QUIET_WALKS 2
-/* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
+/* The same if some process cannot be attributed: one in the middle of an execve shows no environment. */
 #define PATIENT_WALKS 20
-/* So many walks wait for what was killed and is not dead: on a busy machine that is long; what hangs in the kernel
- * leaves a doubt. */
+/* This many walks wait for processes that were killed and are not dead: on a busy machine that takes long. A process
+ * that hangs in the kernel leaves a doubt. */
 #define DYING_WALKS 400
 /* The pause between two walks; and the shorter one where the first found nobody, so that nobody has to be given time to die or to show
  * himself. */
@@ -43,8 +43,8 @@
 #define UNTOLD_PAUSE (5 * NSEC_PER_MS)
 #define UNTOLD_TRIES 20
 
-/* Notes that must arrive, in the order in which they are sent. One place for each: that a command was stopped is no
- * news any more when it has gone on. */
+/* Notes that must arrive, in the order in which they are sent. One place for each: the note that a command was
+ * stopped is out of date once it has gone on. */
 enum note_place { NOTE_STARTED, NOTE_STATE, NOTE_FAILED, NOTE_ENDED, NOTES };
 
 struct guard {
@@ -74,8 +74,8 @@ struct guard {
 	int quiet;
 	bool unclear, matched;   /* in the walk under way */
 	bool dying;              /* the walk under way met what was killed before, and is not dead */
-	int dying_walks;         /* how many of them in a row did */
-	pid_t killed[TREE_MOST]; /* since none was pending, so that a slow death counts once */
+	int dying_walks;         /* how many walks in a row met such a process */
+	pid_t killed[TREE_MOST]; /* whom it killed since no sweep was pending: a slow death counts once */
 	int killed_n;
 	struct tree tree;
 
@@ -84,14 +84,14 @@ struct guard {
 
 /* ---- notes ---- */
 
-/* false: it is to be sent again. What the elector has closed takes no notes any more. */
+/* false: the note is to be sent again. A socket that the elector has closed takes no notes any more. */
 static bool guard_send(const struct guard *g, const struct guard_note *note)
 {
 	return send(g->control, note, sizeof *note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
 	       (errno != EAGAIN && errno != EINTR && !err_kernel_lacks(errno));
 }
 
-/* false: something is left. */
+/* false: some notes are still unsent. */
 static bool guard_tell_rest(struct guard *g)
 {
 	for (int i = 0; i < NOTES; i++) {
@@ -110,14 +110,14 @@ static bool guard_has_untold(const struct guard *g)
 	return false;
 }
 
-/* Now, or when there is memory and room for it: the loop and the end try again. */
+/* Sends the note now, or when there is memory and room for it: the loop and the end try again. */
 static void guard_tell(struct guard *g, enum note_place place, struct guard_note note)
 {
 	g->untold[place] = note;
 	guard_tell_rest(g);
 }
 
-/* Why it ends its tree, where the elector could not know that. */
+/* Tells the elector why the guard ends its tree, where the elector could not know that. */
 static void guard_fail(struct guard *g, enum guard_failure what, int error)
 {
 	g->over = true;
@@ -267,7 +267,7 @@ static void unblock_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Nothing runs with privileges that it was to be without. */
+/* The command must not run with privileges that it was to lose. */
 static void guard_drop_privileges(const struct guard *g)
 {
 	static const char text[] = "lunarch: cannot give the privileges up (--no-new-privs), so nothing is started\n";
@@ -463,9 +463,9 @@ __attribute__((noinline)) static void touch_stack(void)
 }
 
 /* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max).
- * Whoever needs another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way
- * once before, and what it touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at
- * least no pages that were never there. */
+ * Whoever needs another page waits for one then, and no file of /proc can be opened. So the guard does all of this
+ * once beforehand, and what it touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are
+ * at least no pages that were never there. */
 static void guard_prepare(struct guard *g)
 {
 	touch_stack();
@@ -516,7 +516,7 @@ static void guard_kill_all(struct guard *g)
 	}
 }
 
-/* Nothing of the tree lives. */
+/* Sends the last notes, when nothing of the tree lives any more. */
 static void guard_tell_at_last(struct guard *g)
 {
 	for (int i = 0; i < UNTOLD_TRIES && !guard_tell_rest(g); i++)
@@ -610,8 +610,8 @@ static void guard_report_sweeps(struct guard *g)
 	g->killed_n = 0;
 }
 
-/* One walk. Others follow, a pause apart, until two in a row have found nobody: a process may have been missed by
- * one while it changed parents, but then it became our child, and those no walk misses. */
+/* One walk. Others follow, a pause apart, until two in a row have found nobody: a process may have been missed by one
+ * while it changed parents, but then it became our child, and no walk misses our children. */
 static void guard_sweep(struct guard *g)
 {
 	g->matched = g->unclear = g->dying = false;

@@ -10,8 +10,8 @@ typedef int guard_worker(int argc, char **argv, int go);
 
 /* argv: CONTROLFD WIREFD PAGEFD MARKSFD KEPTFD TREEFD ELECTORFD worker|command|foreground|held|held-foreground, then
  * what to run: the arguments of the role worker after KEPTFD, or the command, which starts at once, or with the order
- * GUARD_BEGIN (held). worker: what a worker runs, in a fork of the guard, with the arguments of that role. -1 for a
- * descriptor there is none of. Signals are blocked by who starts it, so that there is no moment in which one ends it.
+ * GUARD_BEGIN (held). worker: what a worker runs, in a fork of the guard, with the arguments of that role. -1 stands
+ * for a descriptor that is not there. The process that starts it has blocked all signals, so that none can end it.
  * The environment is the worker's. Exit status: 0 = nothing of the tree lives any more. */
 int guard_main(int argc, char **argv, guard_worker *worker);
 

@@ -211,7 +211,7 @@ static int fork_keep_handed(const struct supervisor_spec *spec, const struct gua
 	return 0;
 }
 
-/* The guard is executed after all; or is not at all, rather than without what it is to have (base/spawn.h). */
+/* Executes the guard after all. If it cannot get all that it is to have (base/spawn.h), it is not executed at all. */
 __attribute__((noreturn)) static void fork_execute(const struct supervisor_spec *spec, const struct guard_handed *h,
                                                    const struct words *w)
 {

@@ -144,7 +144,8 @@ static int search_compare(const struct sources *s, const struct sources_search *
 	return memcmp(name, f->name, f->len) == 0;
 }
 
-/* Looks at the whole list, also for its size. The bound of that ends it if a script has written nonsense there. */
+/* Looks at the whole list, also to learn its size. The bound on the size ends the search if a script has written
+ * nonsense there. */
 static int sources_search(const struct sources *s, struct sources_search *f, struct err *err)
 {
 	struct sources_entry e;

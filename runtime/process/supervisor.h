@@ -93,8 +93,8 @@ bool supervisor_worker_blocks(const struct supervisor *c);
  * 4,096 messages unread is killed. */
 void supervisor_send(struct supervisor *c, const struct buf *message);
 
-/* K, from now on: past kill deadline + K/2 the elector kills the guard itself. To be at most that of any term that runs
- * here. */
+/* Sets the kill allowance K: past kill deadline + K/2 the elector kills the guard itself. K must be at most the
+ * allowance of every term that runs here. */
 void supervisor_allow(struct supervisor *c, nsec kill_allowance);
 
 /* A slot's kill deadline has moved away: it may save this process the wake-up at the earlier one. */
@@ -112,8 +112,8 @@ void supervisor_listen(struct supervisor *c);
 void supervisor_signal(struct supervisor *c, int signal); /* to the command's process group (worker: to the worker) */
 void supervisor_kill(struct supervisor *c);               /* everything, now; gone follows */
 
-/* Kills what that term (0: none) and what the on_next of that number (0: none) left behind, of which the worker starts
- * no more. true: nothing of any term or on_next is there, and `swept` does not follow. */
+/* Kills what that term (0: none) and what the on_next of that number (0: none) left behind. The worker starts nothing
+ * more for either. true: nothing of any term or on_next is there, and `swept` does not follow. */
 bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term, uint32_t next);
 
 /* Call it after gone. While the tree may live it is a mistake, which ends this process. */

@@ -46,7 +46,7 @@ enum wire_election_flag {
 
 enum wire_next_end {
 	WIRE_NEXT_DONE,   /* it is over */
-	WIRE_NEXT_FAILED, /* so it is, since on_next or a task of it raised */
+	WIRE_NEXT_FAILED, /* it is over, since on_next or one of its tasks raised */
 	WIRE_NEXT_TAKEN,  /* it belongs to a term now */
 };
 

@@ -190,8 +190,8 @@
 	F(u32, number)      \
 	F(i64, grace_ms)
 
-/* It comes next no more, and does not lead: end what on_next began, and run on_next_over. May come again, with less
- * time. */
+/* This candidate no longer comes next, and does not lead: end what on_next began, and run on_next_over. May come
+ * again, with less time. */
 #define WIRE_FIELDS_next_over(F) \
 	F(u32, slot)             \
 	F(u32, number)           \

@@ -26,10 +26,10 @@ struct service {
 	char *name;               /* "NAMESPACE/NAME" */
 	struct service_wish wish; /* its host is `host` */
 	char host[SERVICE_HOST_SIZE];
-	bool busy;    /* an attempt is under way, */
-	bool stale;   /*     for another wish than the present one */
-	bool tried;   /* an attempt was made for the wish, */
-	bool settled; /*     and it was carried out at least once */
+	bool busy;    /* an attempt is under way */
+	bool stale;   /* that attempt is for another wish than the present one */
+	bool tried;   /* an attempt was made for the wish */
+	bool settled; /* the wish was carried out at least once */
 	bool published;
 	unsigned tries; /* that failed, in a row */
 	uint64_t failures;

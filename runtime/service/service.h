@@ -1,9 +1,9 @@
 /* Room service: the address of a Kubernetes Service, kept at the leader's while it leads (`--service`).
  *
  * Keeps one candidate's part of that: it publishes when a term begins, looks now and then whether it is still so,
- * withdraws when the term ends, and tries again what fails.
- * Not a part of the election: no term waits for it but for a bounded withdrawal, which term/service_order.h puts
- * before the stop. Used by that, by admin to show it, and by `lunarch check`. */
+ * withdraws when the term ends, and tries again what fails. Not a part of the election: no term waits for it but for
+ * a bounded withdrawal, which term/service_order.h puts before the stop. Used by that, by the room program to show
+ * it, and by `lunarch check`. */
 #pragma once
 
 #include "base/clock.h"
@@ -46,8 +46,9 @@ struct service_term { /* texts are copied */
  * for it. */
 void service_publish(struct service *s, const struct service_term *t);
 
-/* The address is taken away, which is tried for a while, also after done. true: done is called once, later: when it is
- * done, cannot be, or after `within`, whichever comes first. false: there is nothing to wait for, or done is NULL. */
+/* Takes the address away. That is tried for a while, also after done was called. true: done is called once, later:
+ * when it is done, cannot be, or after `within`, whichever comes first. false: there is nothing to wait for, or done
+ * is NULL. */
 bool service_withdraw(struct service *s, nsec within, void (*done)(void *arg), void *arg);
 
 struct service_status {      /* texts are borrowed until the next event */

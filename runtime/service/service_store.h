@@ -16,8 +16,8 @@ struct service_store;
 enum service_aim {
 	SERVICE_NOTHING,
 	SERVICE_LOOK,     /* whether it could be published: nothing is changed */
-	SERVICE_PUBLISH,  /* the address is the only one, */
-	SERVICE_WITHDRAW, /*     or there is none; both unless a larger token has written */
+	SERVICE_PUBLISH,  /* the address becomes the only one, unless a larger token has written */
+	SERVICE_WITHDRAW, /* no address is left, unless a larger token has written */
 };
 
 struct service_wish {

@@ -7,9 +7,9 @@
 
 #define ETCD_ANSWER_BYTES (8 * 1024 * 1024) /* of one message. A value has 1.5 MB unless etcd is told otherwise */
 
-/* A link (lock_link.h). Of struct lock_call only `ready` and `lost` are called, of who waits: whose question was sent
- * is told by its struct grpc_call, with status -1 when the connection ends; link->why says why it did. url: hosts and
- * the options of TLS; borrowed, outlives the link. */
+/* A link (lock_link.h). Of struct lock_call only `ready` and `lost` are called, and only while the call waits. Once
+ * its question was sent, its struct grpc_call tells the end: with status -1 when the connection ends, and link->why
+ * says why it did. url: hosts and the options of TLS; borrowed, outlives the link. */
 struct lock_link *etcd_link_new(struct lock_env *env, const struct lock_url *url, bool tls,
                                 const struct lock_link_events *events, void *arg);
 

@@ -31,7 +31,8 @@ struct etcd_server {
 	struct err strange;      /* that it leads to another one; a code of none: it does not */
 	bool agreed;             /* each endpoint that answers was asked which cluster it is of */
 	int walks;               /* so many connections were left for that */
-	char stray[LOCK_IDENTITY_SIZE];     /* one that is not of the first one's; "": there is none */
+	/* the cluster of an endpoint that is not of the first one's; "": there is none */
+	char stray[LOCK_IDENTITY_SIZE];
 	uint64_t proved;                    /* the connection that has said so (its number and one); 0: none */
 	struct instant answered;            /* when the last call of a lock was */
 	struct lock_pipeline askers, crowd; /* who waits for a token; for others to be answered */
@@ -49,10 +50,11 @@ extern const char *const etcd_options[]; /* what a URL may say, for lock_url_par
  * another endpoint may do better. */
 bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent, bool writes);
 
-/* Inside c->ready, of a call that is to make a key. true: it has to wait, until each endpoint has said which cluster it
- * is of: who has just begun knows none, and a key that is not there may be there in another. Once a process. */
+/* Inside c->ready, of a call that is to make a key. true: it has to wait, until each endpoint has said which cluster
+ * it is of: a process that has just begun knows none, and a key that is missing in one cluster may be there in
+ * another. This is done once in a process. */
 bool etcd_server_asks_all(struct etcd_server *s, struct lock_call *c);
-/* That found endpoints of two clusters: *err says which. Then no key is made. */
+/* etcd_server_asks_all found endpoints of two clusters: *err says which. Then no key is made. */
 bool etcd_server_disputed(const struct etcd_server *s, struct err *err);
 
 /* An answer came by the connection of this number. false with *err: it is of another cluster than those before, and

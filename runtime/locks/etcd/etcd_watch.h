@@ -23,8 +23,8 @@ struct etcd_watch {
 	void *arg;
 	int64_t known;        /* the lock has seen the store as of this revision */
 	int64_t news;         /* something happened at this revision; 0: nothing */
-	int64_t latest;       /* the newest revision that was told of, */
-	Etcd__KeyValue *seen; /* what the newest one put there; NULL: it was not said */
+	int64_t latest;       /* the newest revision that was told of */
+	Etcd__KeyValue *seen; /* what that revision put there; NULL: it was not said */
 	bool nudge;           /* something may have happened */
 	bool advice;          /* of a next record, which the user may not be allowed to read: see etcd_watch_start */
 	bool suspended;       /* not asked for, since the stream was refused */

@@ -8,8 +8,8 @@
 
 #define FILE_LINK_DIGITS 16   /* of a version's name, with zeros in front */
 #define FILE_LINK_KEPT 8      /* versions that stay, with the newest */
-#define FILE_LINK_YOUNG_S 300 /* and so do those that were made less than this before the newest, */
-#define FILE_LINK_MOST 4096   /* but not more of them: a clock may have been set back */
+#define FILE_LINK_YOUNG_S 300 /* versions that were made less than this before the newest stay, too */
+#define FILE_LINK_MOST 4096   /* no more versions stay than this: a clock may have been set back */
 
 void file_link_read(struct file_op *o);
 void file_link_write(struct file_op *o);

@@ -43,7 +43,7 @@ struct file_lock {
 	char *path;
 	char *marker;  /* ?must_exist=; NULL: none */
 	char *spelt;   /* see file_op_keep_out; NULL: no options, or none that could be a part of a name */
-	bool kept_out; /* which is made already */
+	bool kept_out; /* the directory `spelt` is made already */
 	bool unclean;  /* what was to remove dead processes' files from the directory has not been done */
 	bool shared;   /* ?shared=link */
 	/* What may be done on the loop, by the kind of file system: in memory all; on disk reads alone, since a record is
@@ -52,7 +52,7 @@ struct file_lock {
 	const struct file_system_type *type; /* of the directory when it was opened */
 	unsigned number, serial;             /* for the names of temporary files */
 	struct file_turn turn;               /* waiting: the operation has not begun its work */
-	struct file_job *job;                /* which it has */
+	struct file_job *job;                /* the work of the operation, once it has begun */
 	struct reading *last;                /* NULL: no record, or one of ours */
 	bool looked; /* read once, so that a notice about an earlier change is due when a watch begins */
 	struct file_notice notice;

@@ -38,14 +38,14 @@ void kube_part_keep(struct kube_part *part, struct json_t *object);
 
 /* "": none is there. Else the start of the uid and the whole version of each part, "-" for one that is not there. */
 struct version kube_pair_version(const struct kube_pair *p);
-void kube_version_add(struct version *v, const struct json_t *object); /* the next part's */
+void kube_version_add(struct version *v, const struct json_t *object); /* adds the version of the next part */
 
 /* The last part that is there: a pair's Lease is written last. */
 struct json_t *kube_pair_last(const struct kube_pair *p);
 
-/* The token of the record by that write, which the last part shows: its version, and as long as it is the same object
- * (uid) that shows this write, the version with which that was first seen. So who edits a label gives the record no
- * other token. */
+/* The token of the record by that write, which the last part shows: that part's version. As long as the same object
+ * (uid) shows this write, it is the version with which the write was first seen: so somebody who edits a label gives
+ * the record no other token. */
 int64_t kube_pair_token(struct kube_pair *p, const struct json_t *last, const char *write);
 
 /* What the objects say together. KUBE_NOTHING: there is no record in any. KUBE_FOREIGN: *err says which part is, and

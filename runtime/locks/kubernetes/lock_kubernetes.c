@@ -24,9 +24,9 @@
 
 #define TABLE "application/json;as=Table;v=v1;g=meta.k8s.io"
 #define LIST_PAGE 500
-#define EVENTS_AFTER (20 * NSEC_PER_MS) /* a release; until then the next one acquires the Lease */
-#define EVENTS_WITHIN NSEC_PER_SEC      /* then the release is reported, at the latest, */
-#define EVENTS_SHARE 2                  /* or after this part of the rest of its time */
+#define EVENTS_AFTER (20 * NSEC_PER_MS) /* after a release: meanwhile the next leader acquires the Lease */
+#define EVENTS_WITHIN NSEC_PER_SEC      /* the release is reported this long after that, at the latest */
+#define EVENTS_SHARE 2                  /* or, if that is earlier, after this part of the rest of its time */
 #define LIST_SPARE NSEC_PER_SEC         /* a list ends with what it has when no more time is left */
 
 extern const struct lock_ops lock_kube;
@@ -48,8 +48,8 @@ struct kube_lock {
 	void *done_arg;
 	bool lingers;          /* the release is done, and reported when the Events are sent, too */
 	struct instant by;     /* of the operation; its requests end by then */
-	struct kube_call call; /* its request under way, */
-	void (*answered)(struct kube_lock *l, const struct kube_answer *a); /*     and who gets the answer */
+	struct kube_call call; /* the request that is under way */
+	void (*answered)(struct kube_lock *l, const struct kube_answer *a); /* is called with the request's answer */
 	int at;                      /* the part of the pair that the request is about */
 	bool raced;                  /* a watch has shown something since the operation began */
 	const struct record *record; /* to write; NULL: to remove, or none */
@@ -69,7 +69,7 @@ static struct kube_lock *kube_of(struct lock_op *op)
 
 /* ---- answers ---- */
 
-/* What an answer means that is not the one hoped for. */
+/* The outcome that follows from an answer that was not hoped for. */
 static enum lock_outcome kube_outcome(const struct kube_lock *l, const struct kube_answer *a)
 {
 	if (!l->op.writing)

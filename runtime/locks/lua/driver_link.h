@@ -14,7 +14,7 @@
 
 /* Stands between links and their drivers, for the examination of a lock file (struct lock_env). started: pid is a new
  * driver, and fd the socket to it, which is its own now; it gives the socket that the link has in its place. ended: a
- * driver has, so all that it had said is handed on before this returns. */
+ * driver has ended, so all that it had said is handed on before this returns. */
 struct lock_tap {
 	int (*started)(struct lock_tap *tap, pid_t pid, int fd);
 	void (*ended)(struct lock_tap *tap);
@@ -43,7 +43,7 @@ uint64_t driver_link_id(struct lock_link *link);
  * c->lost. false: it is larger than the socket takes, and nothing was sent. */
 bool driver_link_ask(struct lock_link *link, struct lock_call *c, uint64_t id, const struct buf *m);
 
-/* Sends what has no answer. Nothing while the link is down. */
+/* Sends a message that has no answer. Nothing while the link is down. */
 void driver_link_send(struct lock_link *link, const struct buf *m);
 
 /* Nobody waits for this call's answer any more: the driver is told to cancel, and asked whether it is alive. Nothing if

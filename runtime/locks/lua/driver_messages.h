@@ -80,10 +80,10 @@
 /* Is the driver alive? */
 #define DRIVER_FIELDS_ping(F) F(u64, number)
 
-/* Of who examines the lock file; an elector neither sends nor expects the next two. Before the operation with this id:
- * of the requests that the driver sends to its store until that is answered, the answer to the nth, from 1, is lost, as
- * if the connection had broken. again: it is sent once more instead, as libcurl does when a connection that it kept has
- * broken. */
+/* The next two are for the examination of a lock file (doctor --full). An elector neither sends nor expects them.
+ * Before the operation with this id: of the requests that the driver sends to its store until that is answered, the
+ * answer to the nth, from 1, is lost, as if the connection had broken. again: it is sent once more instead, as
+ * libcurl does when a connection that it kept has broken. */
 #define DRIVER_FIELDS_lose(F) \
 	F(u64, id)            \
 	F(u32, nth)           \

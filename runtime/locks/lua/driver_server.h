@@ -1,8 +1,8 @@
 /* Room locks/lua: a record in whatever a lock file in Lua reaches, which a process of its own runs.
  *
- * A driver as the locks of a process share it that are at the same place: the lock file, its options, who asks, and,
- * where the key stands behind '#', the path. Not the process and its socket (driver_link.h). Used by the driver
- * lock. */
+ * A driver that is shared by those locks of a process which are at the same place: the lock file, its options, who
+ * asks, and, where the key stands behind '#', the path. Not the process and its socket (driver_link.h). Used by the
+ * driver lock. */
 #pragma once
 
 #include "locks/lock_server.h"

@@ -109,7 +109,7 @@ static void driver_lock_on_ready(struct lock_call *c)
 	buf_fini(&m);
 }
 
-/* Before an operation ends without its answer. */
+/* Called before an operation ends without its answer. */
 static void driver_lock_detach(struct lock_op *op)
 {
 	if (op->link)

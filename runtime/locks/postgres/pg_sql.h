@@ -81,7 +81,8 @@ struct pg_refusal {
 const char *pg_sql_state(const PGresult *error); /* "08", no connection, if libpq itself made the error */
 const struct pg_refusal *pg_sql_refusal(const char *state);
 bool pg_sql_is_missing_table(const char *state);
-bool pg_sql_is_made_already(const char *state); /* of pg_sql_create's: somebody made the table at the same time */
+/* the state of a failed PG_CREATE: somebody made the table at the same time */
+bool pg_sql_is_made_already(const char *state);
 
 /* name as an SQL identifier with its quotes, malloc'd; "a.b" is b in the schema a. */
 char *pg_sql_quote(const char *name);

@@ -27,8 +27,9 @@
 /* What is asked: a script (redis_scripts.h), or one of these. */
 enum {
 	REDIS_ACKNOWLEDGE = REDIS_SCRIPTS, /* whether replicas have what the write script has just written */
-	REDIS_SETTLE,                      /* the same of an earlier write: something is written, */
-	REDIS_SETTLED,                     /* and waited for; then follows REDIS_READ */
+	/* whether replicas have an earlier write: something is written for that first */
+	REDIS_SETTLE,
+	REDIS_SETTLED, /* that write is waited for; then follows REDIS_READ */
 	REDIS_ABOUT,
 	REDIS_LIST,
 	REDIS_STAGES
@@ -39,12 +40,13 @@ struct redis_lock {
 	struct redis_server *server; /* the user's */
 	char *key, *state;
 	const char *mark;       /* what the names of the state's fields end with */
-	char history[48];       /* the replication id of the server of our last write, */
-	struct lock_link *host; /* and which of the hosts it was; held */
+	char history[48];       /* the replication id of the server of our last write */
+	struct lock_link *host; /* which of the hosts that server was; held */
 	bool unsettled;         /* a write may be on the primary alone */
-	/* To the server of a cluster that has the key, as another has said; held. NULL: none has. */
+	/* The link to the server of a cluster that has the key, as another server has said; held. NULL: none has said
+	 * so. */
 	struct lock_link *moved;
-	/* To the one to which the key's slot is being moved (ASK); held, in one operation. */
+	/* The link to the server to which the key's slot is being moved (ASK); held for one operation. */
 	struct lock_link *asked;
 
 	/* Of the operation under way: */

@@ -19,8 +19,8 @@ struct redis_server {            /* of locks with the same hosts, user, password
 
 	/* The last inquiry. Nothing else of it is remembered: a server that was down may be back at any time. */
 	bool several;              /* different hosts say that they are primaries; a server with two names is one */
-	enum lock_outcome outcome; /* of who needs one primary, if the link is not checked, */
-	struct err why;            /* and why */
+	enum lock_outcome outcome; /* how an operation ends that needs one primary while the link is not checked */
+	struct err why;            /* why it ends so */
 
 	struct lock_pipeline askers; /* private, as what follows: who has asked for the primary */
 	struct redis_host *host;     /* one for each of the URL */
@@ -35,13 +35,15 @@ struct redis_server {            /* of locks with the same hosts, user, password
 /* For lock_server_get, with a struct redis_place. */
 extern const struct lock_server_ops redis_server_ops;
 
-/* All hosts are asked, after this call, whether they are primaries, and the link is set to the one that is; if there is
- * none, the link stays. Who has not answered when a third of the asker's time is over is not counted, and of a cluster,
- * in which many are primaries, and each says where a key is, the link stays or the first one is taken. Then `answered`
- * of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the question back. */
+/* All hosts are asked, after this call, whether they are primaries, and the link is set to the one that is; if there
+ * is none, the link stays. A host that has not answered when a third of the asker's time is over is not counted. In a
+ * cluster many hosts are primaries, and each says where a key is: there the link stays, or the first one is taken.
+ * Then `answered` of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the
+ * question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);
 
-/* To that server of a cluster, with the same user and password. It stays until the next call, and while it is held. */
+/* The link to that server of a cluster, with the same user and password. It stays until the next call, and while it
+ * is held. */
 struct lock_link *redis_server_at(struct redis_server *s, const char *name, int port);
 
 /* A lock keeps a link in *held, instead of the one that was there. NULL: none. Any link may be given. */

@@ -129,7 +129,7 @@ static void watch_arm(struct zk_watch *w)
 	zk_link_send(w->lock->user.server->notices);
 }
 
-/* Unless there are requests of the lock under way, whose end does that. */
+/* Sets the watch again, unless requests of the lock are under way, whose end does that. */
 static void watch_arm_behind(struct zk_watch *w)
 {
 	if (w->lock && !w->lock->ask)
@@ -207,13 +207,13 @@ static void ask_completed(struct zk_ask *a, int rc)
 		watch_arm_behind(w);
 }
 
-/* Of a request whose answer says nothing else. */
+/* The completion of a request whose answer says nothing but rc. */
 static void zk_on_string(int rc, const char *, const void *data)
 {
 	ask_completed((struct zk_ask *)data, rc);
 }
 
-/* A term of which we saw the servers lose the record may go on yet: none begins before its lease is over. */
+/* A term may still go on whose record we saw the servers lose: no other term begins before its lease is over. */
 static bool zk_in_doubt(struct zk_lock *l)
 {
 	struct lock_user *u = &l->user;
@@ -253,7 +253,7 @@ static void zk_went_back(struct zk_lock *l, const struct zk_state *before, const
 	          now->mzxid, now->version, before->mzxid, before->version);
 }
 
-/* Of a look behind a synchronisation, or of a write of ours. */
+/* Takes the state that a look behind a synchronisation, or a write of ours, has shown. */
 static void zk_see(struct zk_lock *l, const struct Stat *stat)
 {
 	struct zk_state before = l->last, now = { stat->czxid, stat->mzxid, stat->version };

@@ -240,8 +240,8 @@ static int32_t stream_submit(struct grpc_stream *s)
 	return id;
 }
 
-/* Those that cannot begin end: no byte of them was sent. A callback may start another call here, which then waits for
- * the next time. */
+/* Ends the calls that cannot begin: no byte of them was sent. A callback may start another call here, which then
+ * waits for the next time. */
 static void grpc_end_waiting(struct grpc *g)
 {
 	size_t count = 0;
@@ -437,7 +437,8 @@ static int frame_on_come(nghttp2_session *session, const nghttp2_frame *frame, v
 	return 0;
 }
 
-/* Without an answer and a reset: GOAWAY closed it, or nghttp2 did, since the answer is against HTTP/2. */
+/* If there was neither an answer nor a reset, GOAWAY closed the stream, or nghttp2 did, since the answer is against
+ * HTTP/2. */
 static int stream_on_close(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 {
 	struct grpc *g = arg;
@@ -481,7 +482,7 @@ static int frame_on_made(nghttp2_session *session, const nghttp2_frame *frame, v
 	return 0;
 }
 
-/* A request that is too long, or that met a GOAWAY. */
+/* Called for a request that is too long, or that met a GOAWAY. */
 static int frame_on_unmade(nghttp2_session *, const nghttp2_frame *frame, int code, void *arg)
 {
 	struct grpc *g = arg;

@@ -27,8 +27,8 @@ void http_doubt_none(struct http *h)
 	memset(h->doubts, 0, sizeof h->doubts);
 }
 
-/* Was the address at fault that the call did not hear anything? Not if others took its time, nor if whoever asked did
- * not want to know any more. */
+/* Whether the address is to blame that the call heard nothing. It is not if other addresses took the call's time, nor
+ * if the caller cancelled it long before its deadline. */
 static bool doubt_is_fair(const struct http_call *c, struct instant now)
 {
 	nsec all = elapsed_holder(c->began, now), had = *c->at ? elapsed_holder(c->at_since, now) : all;

@@ -183,7 +183,7 @@ static int unix_listen(const char *path, mode_t mode, struct err *err)
 	return -1;
 }
 
-/* Gives the socket at first its name, which nobody may have who listens. */
+/* Gives the socket at `first` its final name, unless somebody listens at that name. */
 static int unix_publish(const char *first, const char *path, struct err *err)
 {
 	if (link(first, path) == 0)
@@ -195,9 +195,9 @@ static int unix_publish(const char *first, const char *path, struct err *err)
 	return err_set(err, ERR_USAGE, "%s is in use already: choose another", path);
 }
 
-/* A socket that is bound and does not listen yet refuses connections, as one does whose process is dead. So it gets the
- * name at which others look for it when it listens. The first one is this process's alone: another one would take that
- * socket for a dead one's, and put its own in its place. */
+/* A socket that is bound and does not listen yet refuses connections, as one does whose process is dead. So it gets
+ * the name at which others look for it only once it listens. The first name is this process's alone: otherwise
+ * another process would take the socket for a dead one's, and put its own in its place. */
 int listener_unix(const char *path, mode_t mode, struct err *err)
 {
 	struct sockaddr_un sa;

@@ -25,8 +25,9 @@ void listener_name(int fd, char *out, size_t size, bool *loopback);
  * before that it is PID.new in the same directory (proc_self_name.new). */
 int listener_unix(const char *path, mode_t mode, struct err *err);
 
-/* The file that listener_unix has made at path; and its removal, unless another file has that name by now. Before the
- * socket is closed: while it listens, nobody takes it for a dead one's. Blocks for the time of a file system call. */
+/* The file that listener_unix has made at path, and its removal, unless another file has that name by now. It is
+ * removed before the socket is closed: while it listens, nobody takes it for a dead one's. Blocks for the time of a
+ * file system call. */
 struct listener_file {
 	char *path;
 	uint64_t device, inode;

@@ -17,7 +17,7 @@ enum client_state {
 	CLIENT_ASKS,    /* its request is not complete */
 	CLIENT_WAITS,   /* the answer is not known */
 	CLIENT_READS,   /* the answer is being sent */
-	CLIENT_STREAMS, /* a stream is */
+	CLIENT_STREAMS, /* a stream is being sent */
 	/* all was sent: what it still sends is dropped until it hangs up. A close before that could make the kernel
 	 * drop the answer, too (RFC 9112, 9.6) */
 	CLIENT_LEAVES,
@@ -63,8 +63,8 @@ static void client_free(struct client *c)
 	free(c);
 }
 
-/* Who is closed for a new one: the oldest that has nothing to wait for; else the oldest stream, whose reader comes
- * again; else the oldest. */
+/* The client that is closed to make room for a new one: the oldest that has nothing to wait for; else the oldest
+ * stream, whose reader comes again; else the oldest. */
 static struct client *server_spare(const struct server *s)
 {
 	struct client *spare = NULL;
@@ -291,8 +291,8 @@ static void client_on_readable(struct ev_loop *loop, ev_io *w, int)
 		client_answer_next(c);
 }
 
-/* Who sends a request byte by byte is not given more time with each of them: the timer runs since the last answer. A
- * stream's reader that has read all is sent a comment, so that both ends notice when the other has gone. */
+/* A client that sends its request byte by byte gets no more time with each byte: the timer runs since the last
+ * answer. A stream's reader that has read all is sent a comment, so that both ends notice when the other has gone. */
 static void client_on_idle(struct ev_loop *loop, ev_timer *w, int)
 {
 	struct client *c = w->data;

@@ -29,8 +29,8 @@ struct http_answer {        /* the handler fills it in */
 	bool later;   /* the answer is not known yet: server_answer */
 };
 
-/* It is called from the loop. r is valid during the call only. ticket: of this request alone. What of GET's answer HEAD gets, the
- * server does. The handler may call server_answer for this very ticket. */
+/* It is called from the loop. r is valid during the call only. ticket: of this request alone. The server itself
+ * leaves the body out of the answer to HEAD. The handler may call server_answer for this very ticket. */
 typedef void server_handler(void *arg, const struct request *r, uint64_t ticket, struct http_answer *a);
 
 struct server_options {

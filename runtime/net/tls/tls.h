@@ -44,5 +44,5 @@ struct tls_ops {
 	bool (*ready)(const struct tls *t); /* the handshake is over, and the server's certificate was accepted */
 };
 
-/* What the module offers, for who is linked with it (a test). */
+/* What the module offers, for a program that is linked with it (a test). */
 extern const struct tls_ops tls_openssl;
