@@ -442,7 +442,7 @@ static enum tree_env search_file(pid_t pid, const char *file, struct tree_search
 	return len < 0 ? TREE_ENV_UNREADABLE : TREE_ENV_MISSING;
 }
 
-/* All threads share one memory with the environment in it; one that has ended shows it no more. */
+/* All threads share one memory with the environment in it; a thread that has ended does not show it. */
 static enum tree_env search_threads(pid_t pid, struct tree_search *s)
 {
 	struct numbers threads = { .fd = open_proc(pid, "task", O_DIRECTORY) };

@@ -242,7 +242,7 @@ static int choice_lock(struct ctl_choice *choice, const struct options *o, struc
 
 static int choice_make(struct ctl_choice *choice, const struct options *o, const char *script, struct err *err)
 {
-	/* LUNARCH_LOCK is for who campaigns, as every word of `cron` does where nothing else is said */
+	/* LUNARCH_LOCK is for commands that campaign, as every word of `cron` does where nothing else is said */
 	bool by_lock = o->value[OPTION_LOCK].from == OPTION_GIVEN ||
 	               (o->command == COMMAND_CRON && options_set(o, OPTION_LOCK));
 

@@ -296,7 +296,7 @@ static bool has_scheme(char *url, const char *const *schemes)
 	return false;
 }
 
-/* Without a scheme it is http, as client-go has it. */
+/* A server without a scheme is taken for http, as client-go does. */
 static int take_server(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	static const char *const schemes[] = { "https://", "http://", NULL };

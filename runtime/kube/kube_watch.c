@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define SERVER_S 480 /* so long, and up to a quarter more, the server keeps a watch open */
+#define SERVER_S 480 /* the server keeps a watch open for this time, and up to a quarter more */
 #define OPEN_WITHIN (10 * NSEC_PER_SEC)
 #define BEGIN_AFTER (20 * NSEC_PER_MS) /* a handshake beside it would make a candidate's first write wait */
 #define SHOW_WITHIN (5 * NSEC_PER_SEC) /* until an expected version must have been shown */

@@ -82,7 +82,7 @@ struct lock_about {
 	char warning[600]; /* a known defect of that version, or a setting that loses records; "": none is known */
 	bool unfit;        /* what the warning is about can make two leaders */
 	char place[160];   /* which of all servers it is: the same text on each connection; "": it does not say */
-	/* A healthy server of this kind may not answer for so long: a cluster that elects its leader. */
+	/* How long a healthy server of this kind may be silent: a cluster may be electing its leader. */
 	int64_t pause_ms;
 };
 

@@ -76,7 +76,8 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 		if (!tsearch(c, &m->board->channels, channel_compare))
 			mem_end();
 	} else {
-		/* Of what happened before. The first on a channel is told when the server has confirmed it. */
+		/* Tells of what happened before. The first member on a channel is told when the server has confirmed
+		 * the channel. */
 		lock_member_tell(m);
 	}
 	m->channel = c;

@@ -43,7 +43,7 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 /* Tells it by way of the loop, so that it may close any lock. */
 void lock_member_tell(struct lock_member *m);
 
-/* Waits no more. true: it was the last one on its channel, whose name is in *channel (to be freed): the caller tells
+/* Stops waiting. true: it was the last one on its channel, whose name is in *channel (to be freed): the caller tells
  * the server. */
 bool lock_member_leave(struct lock_member *m, char **channel);
 
@@ -51,7 +51,7 @@ bool lock_member_leave(struct lock_member *m, char **channel);
  * name. */
 void lock_board_tell(struct lock_board *b, const char *channel, const char *but);
 
-/* From now on all members poll; or those of one channel. */
+/* From now on all members poll, or those of one channel. */
 void lock_board_deafen(struct lock_board *b);
 void lock_board_deafen_channel(struct lock_board *b, const char *channel);
 

@@ -14,7 +14,7 @@ struct lock_link;
 /* What the backend gives, a const table. A member marked (may lose) may end in lock_link_lose. */
 struct lock_link_ops {
 	nsec attempt;  /* to connect to one host and greet it */
-	nsec rest;     /* when the last host of a round refuses us, no host is asked for so long. 0: no rest */
+	nsec rest;     /* how long no host is asked after the last host of a round has refused us. 0: no rest */
 	bool moves_on; /* when a connection that was up is lost, the next round begins with the next host */
 
 	/* Connects, and calls lock_link_dialed. NULL: the link connects to the URL's host by TCP. (may lose) */
@@ -140,7 +140,7 @@ void lock_link_poke(struct lock_link *k);
  * leaves together. Who is in a hurry sends by itself. */
 void lock_link_send_soon(struct lock_link *k);
 
-/* Calls ops->tick once, after so long, if the connection lasts; instead of an earlier request. */
+/* Calls ops->tick once, after_s from now, if the connection lasts. This replaces an earlier request. */
 void lock_link_tick(struct lock_link *k, double after_s);
 
 /* Around callbacks of locks: the link's memory stays until leave. Those of ops need none. */

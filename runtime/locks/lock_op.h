@@ -72,8 +72,8 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
  * caller is still inside read or write. Until then the operation can be cancelled. */
 void lock_op_soon(struct lock_op *op, void (*then)(struct lock_op *op));
 
-/* Calls `then` after so long, unless the operation has ended, or calls this again, before. after: less than the
- * deadline is away. then: NULL: nothing is to be called any more. */
+/* Calls `then` when the time `after` has passed, unless the operation ends or calls this again before. after: less
+ * than the deadline is away. then: NULL: nothing is to be called any more. */
 void lock_op_after(struct lock_op *op, nsec after, void (*then)(struct lock_op *op));
 
 /* As lock_op_fail, in the next turn of the loop. The first one counts. */

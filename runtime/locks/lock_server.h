@@ -15,8 +15,8 @@ struct lock_server_ops {
 	struct lock_server *(*make)(struct lock_env *env, void *place);
 	void (*spare)(void *place); /* frees what is in place, since there is a server for it already */
 	void (*free)(struct lock_server *s);
-	/* The link of notices is up: asks the server for the channel, or, if not `on`, to be told of it no more. NULL:
-	 * the backend has its own way. */
+	/* The link of notices is up: asks the server for the channel, or, if not `on`, not to tell of it any longer.
+	 * NULL: the backend has its own way. */
 	void (*listen)(struct lock_server *s, const char *channel, bool on);
 };
 

@@ -7,7 +7,7 @@
 
 /* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
 #define TERM_MARK_ENV "LUNARCH_TERM"
-/* That of what on_next starts, before any term: "LUNARCH_NEXT=slot.number", beside LUNARCH_TERM=-. */
+/* The environment marker of what on_next starts, before any term: "LUNARCH_NEXT=slot.number", beside LUNARCH_TERM=-. */
 #define NEXT_MARK_ENV "LUNARCH_NEXT"
 
 /* A note goes from the guard to the supervisor, an order the other way. Each is one datagram, and all are of one size

@@ -242,7 +242,7 @@ static int sources_publish(struct sources *s, struct sources_entry *e, uint64_t 
 	return atomic_compare_exchange_strong(&s->head->last, &last, at);
 }
 
-/* A newer one of its name stands before it in the list: its text is needed no more. */
+/* A newer one of its name stands before it in the list: its text is not needed any longer. */
 static void sources_forget(struct sources *s, const struct sources_search *f)
 {
 	struct sources_entry e = f->entry;

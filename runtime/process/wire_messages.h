@@ -146,7 +146,7 @@
 	F(u32, code) /* an exit status, where the request waits for it */ \
 	F(cut, text)
 
-/* The texts of a job are for people: so long at most (its name, the others), without control characters. */
+/* The most bytes of a job's name, and of its other texts. They are for people, and have no control characters. */
 #define WIRE_JOB_NAME_MAX 100
 #define WIRE_JOB_TEXT_MAX 300
 

@@ -12,7 +12,7 @@ struct worker_doing {
 	pid_t pid; /* 0: it is not known, or it has ended */
 	bool stopped;
 	enum page_work work;
-	nsec work_for;        /* so long, as the worker says */
+	nsec work_for;        /* for how long it has run that, as the worker says */
 	uint32_t slot;        /* of the election whose hook that is, as the worker says */
 	const char *election; /* its name, from whoever knows names; NULL or "": it is not said. Borrowed */
 };

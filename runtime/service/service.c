@@ -157,8 +157,8 @@ static void service_try(struct service *s)
 	s->ops->apply(s->store, &s->wish, instant_add(clock_now(), TRY_WITHIN), service_on_done, s);
 }
 
-/* From the next turn of the loop on. An attempt that is under way is not broken off, but counts no more: what it writes
- * may still be done, and the next one is to see that. */
+/* From the next turn of the loop on. An attempt that is under way is not broken off, but its result does not count:
+ * what it writes may still be done, and the next attempt is to see that. */
 static void service_want(struct service *s, enum service_aim aim)
 {
 	s->wish.aim = aim;

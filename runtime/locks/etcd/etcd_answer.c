@@ -70,8 +70,8 @@ static void understand_status(struct etcd_meaning *m, const char *text, const ch
 		meaning_is_final(m, LOCK_FAILED, ERR_INVALID);
 		return;
 	default:
-		/* Unavailable, too: "leader changed", "request timed out", "server stopped" are said of what may be
-		 * applied. */
+		/* This covers Unavailable, too: a request may have been applied that is answered "leader changed",
+		 * "request timed out" or "server stopped". */
 		meaning_is_elsewhere(m, true);
 	}
 }

@@ -230,7 +230,7 @@ static void etcd_blame(const struct etcd_lock *l)
 	}
 }
 
-/* What is under way for the operation comes back to it no more. */
+/* From now on, what is under way for the operation does not come back to it. */
 static void etcd_forget_try(struct etcd_lock *l, bool late)
 {
 	bool sent = grpc_under_way(&l->call), crowded = etcd_server_forget(l->server, &l->user.call);

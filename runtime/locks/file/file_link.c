@@ -87,7 +87,7 @@ static int open_inner(struct file_op *o, struct link_place *p)
 	return -1;
 }
 
-/* With the rights of the directory that it is in, as a record has them. */
+/* Makes the directory, with the rights of the one that it is in, as a record has them. */
 static int make_inner(struct file_op *o, struct link_place *p)
 {
 	mode_t record = file_op_mode(&p->outer.dir_stat), mode = record | (record & 0444) >> 2;

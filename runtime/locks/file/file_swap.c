@@ -93,7 +93,8 @@ static void compare_record(struct file_op *s, const struct file_place *p)
 		s->outcome = LOCK_CONFLICT;
 }
 
-/* With its kernel lock's file. Who waits for that lock finds that the file is gone, and begins anew (kernel_lock.c). */
+/* Removes the record, and the file of its kernel lock. A process that waits for that lock finds that the file is
+ * gone, and begins anew (kernel_lock.c). */
 static void remove_record(struct file_op *s, const struct file_place *p, const char *lock_name)
 {
 	if (s->spelt)
@@ -104,7 +105,7 @@ static void remove_record(struct file_op *s, const struct file_place *p, const c
 	}
 }
 
-/* Under the kernel lock. */
+/* Called while the kernel lock is held. */
 static void replace_record(struct file_op *s, const struct file_place *p)
 {
 	if (file_op_in_time(s) < 0)

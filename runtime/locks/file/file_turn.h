@@ -16,7 +16,7 @@ struct file_turn { /* embedded in who waits; all private but begin */
 /* begin is called from the loop, never from inside this call. It ends with file_turn_over, in begin or later. */
 void file_turn_ask(struct lock_env *env, struct file_turn *t);
 
-/* Waits no more, if it does. */
+/* Gives its place up, if it waits. */
 void file_turn_leave(struct lock_env *env, struct file_turn *t);
 
 void file_turn_over(struct lock_env *env);

@@ -46,7 +46,7 @@ struct driver_link {
 	bool answered;              /* it has answered a question */
 	uint8_t can;
 	int failures;                       /* so many drivers in a row have answered nothing */
-	struct instant started, not_before; /* the next one */
+	struct instant started, not_before; /* not_before: when the next one may start */
 	struct err cause;                   /* why the last one ended */
 
 	struct asked *asked; /* without an answer, in the order of their ids */

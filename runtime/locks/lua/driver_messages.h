@@ -72,7 +72,7 @@
 /* Nobody waits for this operation any more: end its task. It is answered all the same. */
 #define DRIVER_FIELDS_cancel(F) F(u64, id)
 
-/* Notices of this key are wanted, or no more. */
+/* Says whether notices of this key are wanted. */
 #define DRIVER_FIELDS_watch(F) \
 	F(str, key)            \
 	F(u8, on)

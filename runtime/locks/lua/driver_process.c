@@ -18,8 +18,8 @@
 
 #define END_TEXT 80
 
-/* Without the password, which goes by the socket: what the lock file starts inherits the driver's environment. The
- * caller frees the list. */
+/* Our environment without the password, which goes by the socket: what the lock file starts inherits the driver's
+ * environment. The caller frees the list. */
 static char **driver_environment(void)
 {
 	static const char password[] = LOCK_URL_PASSWORD "=";

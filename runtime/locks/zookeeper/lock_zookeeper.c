@@ -331,7 +331,7 @@ static void zk_tell_about(struct zk_lock *l)
 	lock_user_end(&l->user, LOCK_OK);
 }
 
-/* Without its name. */
+/* What the Stat tells of the children, without the child's name. */
 static struct zk_child child_of(const struct Stat *stat)
 {
 	return (struct zk_child){ .czxid = stat->czxid, .pzxid = stat->pzxid, .cversion = stat->cversion };
@@ -615,7 +615,7 @@ static void server_on_up(void *arg)
 	lock_server_on_up(arg);
 }
 
-/* Who is refused is asked as often as who is not reached. */
+/* A server that refuses us is asked as often as one that is not reached. */
 static void server_on_down(void *arg, enum lock_outcome, const struct err *why)
 {
 	lock_server_on_down(arg, LOCK_FAILED, why);

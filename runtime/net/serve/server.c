@@ -380,7 +380,8 @@ static void server_on_rested(struct ev_loop *loop, ev_timer *w, int)
 	ev_io_start(loop, &s->accepts);
 }
 
-/* Without descriptors the loop would be told of the same connection again and again: it waits for a moment. */
+/* Without descriptors the loop would be told of the same connection again and again, so the server waits for a
+ * moment. */
 static void server_on_connection(struct ev_loop *loop, ev_io *w, int)
 {
 	struct server *s = w->data;
