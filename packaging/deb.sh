@@ -25,14 +25,16 @@ while IFS='|' read -r module _ _ _ needs _ package; do
   build="$build $needs"
   echo "usr/lib/lunarch/${module% }.so" >>"$out/source/debian/${package# }.install"
 done <runtime/modules.txt
-while IFS='|' read -r package title text; do
+while IFS='|' read -r package title text beside; do
   case $package in '#'*) continue ;; lunarch-http*) ;; *) stores="$stores $package" ;; esac
+  also=${beside:+"Recommends:$beside (= \${binary:Version\})
+"}
   cat <<END >>"$control"
 
 Package: ${package% }
 Architecture: any
 Depends: lunarch (= \${binary:Version}), \${shlibs:Depends}, \${misc:Depends}
-Description: leader election for scripts and commands -${title% }
+${also}Description: leader election for scripts and commands -${title% }
  Lunarch runs one Lua script, or one command, on many machines; exactly one of
  them works.
  .

@@ -128,7 +128,7 @@ return function(natives, options, say, record_text)
 		if options.json and l.failed then
 			say.fail(0, headline)
 		else
-			io.stdout:write(options.json and record_text.json(s) or ("%s%s: %s"):format(say.now(s.now_us), plain(s.lock), headline), "\n"):flush()
+			say.line(options.json and record_text.json(s) or ("%s%s: %s"):format(say.now(s.now_us), plain(s.lock), headline))
 		end
 	end
 

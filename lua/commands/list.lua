@@ -16,7 +16,7 @@ return function(natives, options)
 		leaderless = leaderless or s.state ~= "leading"
 		elections = elections + 1
 		if options.json then
-			io.stdout:write(record_text.json(s), "\n"):flush()
+			say.line(record_text.json(s))
 			return
 		end
 		rows[#rows + 1] = { s.lock, s.state, s.holder, s.held and s.address, s.term, s.token,

@@ -12,6 +12,13 @@ return function(natives, command)
 		return status
 	end
 
+	-- A line that is to be read at once. Where it cannot be written, who reads has gone.
+	function say.line(...)
+		io.stdout:write(...)
+		io.stdout:write("\n")
+		io.stdout:flush()
+	end
+
 	function say.fail_of(err)
 		return say.fail(err.usage and say.USAGE or say.UNREACHABLE, err.message)
 	end

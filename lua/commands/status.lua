@@ -51,7 +51,7 @@ return function(natives, options)
 		while s do
 			local headline = record_text.headline(s)
 			if headline ~= told then
-				io.stdout:write(options.json and record_text.json(s) or say.now(s.now_us) .. headline, "\n"):flush()
+				say.line(options.json and record_text.json(s) or say.now(s.now_us) .. headline)
 			end
 			told = headline
 			wait(s.held and s.lease_left > 0 and s.lease_left or LOOK)

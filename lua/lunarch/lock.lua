@@ -44,18 +44,19 @@ local function terms_of(shown)
 end
 
 return function(natives)
+	local function closing(handle)
+		return setmetatable({}, { __close = function() handle:close() end })
+	end
+
 	-- A lock that is opened for one look.
 	local function once(url, self)
 		local handle, err = natives.lock_open(url, self.state_dir)
-		local good
-		if handle then
-			good, err = handle:read(self.timeout)
+		if not handle then
+			return nil, err
 		end
-		local shown = good and handle:shown()
-		if handle then
-			handle:close()
-		end
-		return shown or nil, err
+		local closer <close> = closing(handle) -- also if the task is cancelled
+		local good, why = handle:read(self.timeout)
+		return good and handle:shown() or nil, why
 	end
 
 	-- Is the name that of the record of who comes next, beside another one here? Whoever may not read that has lost nothing.
@@ -70,6 +71,7 @@ return function(natives)
 		if not place then
 			return nil, err
 		end
+		local closer <close> = closing(place)
 		local scheme, can, ending = place:kind()
 		if not can then
 			local nothing, usage = natives.fail("invalid", scheme .. ":... cannot be listed")
@@ -137,7 +139,6 @@ return function(natives)
 			error(err.message, 2) -- `open` has opened it before
 		end
 		local told, left
-		local closer = setmetatable({}, { __close = function() handle:close() end })
 		return function()
 			while true do
 				if left then
@@ -152,7 +153,7 @@ return function(natives)
 					return state
 				end
 			end
-		end, nil, nil, closer
+		end, nil, nil, closing(handle)
 	end
 
 	local lock = {}

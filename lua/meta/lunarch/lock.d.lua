@@ -2,7 +2,8 @@
 -- luacheck: ignore
 
 ---What the record of another election's lock says: who leads, since when, and each change. Nothing here writes, and nobody campaigns.
----Passwords and certificates are those of `--lock`: in the URL, or where the kind of lock looks for them.
+---Passwords and certificates are those of `--lock`: in the URL, or where the kind of lock looks for them, but for
+---LUNARCH_LOCK_PASSWORD, which a script does not see: say `?password_file=`.
 ---@class lunarch.lock
 local lock = {}
 

@@ -11,6 +11,7 @@
 #include "script/scheduler.h"
 
 #include <lauxlib.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* Locks that are read and never written. lua/lunarch/lock.lua makes of them what a script calls, and lua/commands/ the
@@ -53,7 +54,7 @@ static struct lock_handle *handle_idle(lua_State *L)
 {
 	struct lock_handle *h = handle_open(L);
 
-	if (h->busy)
+	if (h->busy || h->notice.task)
 		luaL_error(L, "lock: another task uses this handle");
 	return h;
 }
@@ -233,7 +234,9 @@ static void answer_left(struct wait *w)
 
 static struct instant handle_begin(lua_State *L, struct lock_handle *h)
 {
-	struct instant by = instant_add(clock_now(), (nsec)(luaL_checknumber(L, 2) * (double)NSEC_PER_SEC));
+	double most = 1e9,
+	       seconds = fmin(luaL_checknumber(L, 2), most); /* a number of nanoseconds has no room for all */
+	struct instant by = instant_add(clock_now(), (nsec)(seconds * (double)NSEC_PER_SEC));
 
 	sched_may_wait(L, "lock");
 	h->busy = true;
