@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* between two looks at a connection that is too old: whether nobody waits for an answer there */
-#define AGED_S 0.05
+#define AGED_S 0.05      /* between two looks whether nobody waits for an answer on a connection that is too old */
 #define AGED_MOST 20     /* at most so many of these looks */
 #define DIAL_SLACK_S 0.1 /* dialing ends by itself, and says more than a timer can */
 
