@@ -1,4 +1,4 @@
-/* Room client: a lock for who does not campaign: operations that block, and a terminal that is drawn on.
+/* Room client: a lock for commands, which do not campaign: operations that block, and a terminal that is drawn on.
  *
  * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change. Not
  * an elector: what is written, and on what condition, is the caller's. Used by check, release, ctl and the
