@@ -267,7 +267,7 @@ bench-kube: kube-server ## the rows of make bench that need a Kubernetes API ser
 # With shared libraries, as programs commonly have them.
 $(BUILD)/bench/floor_store: STORE_LIBS = -lpq -lzookeeper_st -lnghttp2
 $(BUILD)/bench/floor_kube: STORE_LIBS = -lcurl
-$(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(call room,grpc) base/buf base/err base/mem)
+$(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(call room,net/grpc) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread

@@ -54,7 +54,7 @@ return function(natives)
 		if not handle then
 			return nil, err
 		end
-		local closer <close> = closing(handle) -- also if the task is cancelled
+		local _ <close> = closing(handle) -- also if the task is cancelled
 		local good, why = handle:read(self.timeout)
 		return good and handle:shown() or nil, why
 	end
@@ -71,7 +71,7 @@ return function(natives)
 		if not place then
 			return nil, err
 		end
-		local closer <close> = closing(place)
+		local _ <close> = closing(place)
 		local scheme, can, ending = place:kind()
 		if not can then
 			local nothing, usage = natives.fail("invalid", scheme .. ":... cannot be listed")
