@@ -1,8 +1,10 @@
 #include "locks/file/file_hub.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <ev.h>
 #include <limits.h>
 #include <stdio.h>
@@ -33,7 +35,8 @@ struct file_hub {
 	char tag_text[FILE_TEMP_TAG];
 	unsigned numbers;
 	struct used_dir *used;
-	ev_io readable; /* fd -1: no inotify to be had, everybody polls */
+	ev_io readable; /* fd -1: no inotify to be had yet, everybody polls */
+	bool refused;   /* the log says so */
 	ev_timer late;
 	struct file_hub_dir *dirs;
 	struct file_notice *due; /* who has to be told; each callback may forget any other */
@@ -109,12 +112,45 @@ static void hub_on_dir_gone(struct file_hub *hub, struct file_hub_dir **at)
 	hub_drop_dir(hub, at);
 }
 
+/* A user has 128 descriptors of inotify on most machines, and others of its programs may give one back. false: errno says
+ * why. */
+static bool hub_listen(struct file_hub *hub)
+{
+	if (hub->readable.fd >= 0)
+		return true;
+	ev_io_set(&hub->readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
+	if (hub->readable.fd < 0)
+		return false;
+	ev_io_start(hub->env->loop, &hub->readable);
+	ev_unref(hub->env->loop); /* waiting for notices must not keep a loop running */
+	return true;
+}
+
+/* A directory that is gone, or may not be read, is not said here: each operation in it says so. */
+static void hub_say_refused(struct file_hub *hub, const char *path)
+{
+	const char *limit = errno == EMFILE   ? "fs.inotify.max_user_instances"
+	                    : errno == ENOSPC ? "fs.inotify.max_user_watches"
+	                                      : "";
+
+	if (hub->refused || !(*limit || errno == ENFILE || errno == ENOMEM))
+		return;
+	hub->refused = true;
+	log_event(LOG_WARN, NULL, "watch_refused",
+	          "the kernel gives no notices of changes in %s, so this polls, and hand-overs take longer: %s%s%s%s", path,
+	          strerror(errno), *limit ? " (this user's programs have used up the limit " : "", limit,
+	          *limit ? " of sysctl, or this process has too many files open)" : "");
+}
+
 static struct file_hub_dir *hub_dir_of(struct file_hub *hub, const char *path)
 {
-	int watch = hub->readable.fd < 0 ? -1 : inotify_add_watch(hub->readable.fd, path, EVENTS);
+	int watch = hub_listen(hub) ? inotify_add_watch(hub->readable.fd, path, EVENTS) : -1;
 
-	if (watch < 0)
+	if (watch < 0) {
+		hub_say_refused(hub, path);
 		return NULL;
+	}
+	hub->refused = false;
 	struct file_hub_dir *d = *hub_find_dir(hub, watch);
 	if (d)
 		return d;
@@ -185,12 +221,8 @@ static void *hub_make(struct lock_env *env, struct err *)
 		hub->numbers = (unsigned)(uintptr_t)hub;
 	ev_timer_init(&hub->late, hub_on_late, 0., 0.);
 	hub->late.data = hub;
-	ev_io_init(&hub->readable, hub_on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
+	ev_io_init(&hub->readable, hub_on_readable, -1, EV_READ);
 	hub->readable.data = hub;
-	if (hub->readable.fd < 0)
-		return hub;
-	ev_io_start(env->loop, &hub->readable);
-	ev_unref(env->loop); /* waiting for notices must not keep a loop running */
 	return hub;
 }
 
