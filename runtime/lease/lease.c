@@ -60,12 +60,19 @@ static uint32_t noise(struct lease *l)
 	return l->noise;
 }
 
+#define POLL_SPREAD 1200 /* thousandths of P */
+
+nsec lease_longest_poll(const struct lease_times *t)
+{
+	return t->retry + t->retry / 1000 * POLL_SPREAD;
+}
+
 /* P to 2.2 P, so that many standbys do not try at the same moment. */
 static nsec poll_period(struct lease *l)
 {
 	if (l->watching)
 		return l->times.lease;
-	return l->times.retry + l->times.retry / 1000 * (nsec)(noise(l) % 1200);
+	return l->times.retry + l->times.retry / 1000 * (nsec)(noise(l) % POLL_SPREAD);
 }
 
 static nsec op_timeout(const struct lease *l)

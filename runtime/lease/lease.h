@@ -216,6 +216,11 @@ void lease_configure(struct lease *l, const struct lease_times *t);
 
 /* How long a candidate holds back for the one that a record names: at most half a second, a small part of R. */
 nsec lease_hold_back(const struct lease_times *t);
+/* The same for the one that a release names. That one finds the release by a poll where the store tells of no changes
+ * (watching: it does), so this is longer by the longest pause between two polls. */
+nsec lease_hold_back_released(const struct lease_times *t, bool watching);
+/* The longest pause between two polls of a standby that does not watch: 2.2 P. */
+nsec lease_longest_poll(const struct lease_times *t);
 
 /* Never release: let the lease expire at the end of a term (--no-release). */
 void lease_keeps(struct lease *l, bool on);

@@ -90,6 +90,11 @@ nsec lease_hold_back(const struct lease_times *t)
 	return part < LONGEST_HOLD ? part : LONGEST_HOLD;
 }
 
+nsec lease_hold_back_released(const struct lease_times *t, bool watching)
+{
+	return lease_hold_back(t) + (watching ? 0 : lease_longest_poll(t));
+}
+
 /* Whether another candidate that the record names tries first, if the lock is free now. */
 static bool other_first(const struct lease *l)
 {
@@ -107,7 +112,9 @@ nsec lease_try_left(const struct lease *l, struct instant now)
 
 	if (wait == NSEC_NEVER || !other_first(l))
 		return wait;
-	nsec hold = lease_hold_back(&l->times), whole = l->seen.kind == SIGHT_HELD ? l->seen.duration : 0;
+	bool held = l->seen.kind == SIGHT_HELD;
+	nsec hold = held ? lease_hold_back(&l->times) : lease_hold_back_released(&l->times, l->watching);
+	nsec whole = held ? l->seen.duration : 0;
 	nsec left = whole + hold - elapsed_standby(l->seen_at, now);
 	nsec since_death = l->dead ? hold - elapsed_standby(l->dead_at, now) : left;
 	if (since_death < left)

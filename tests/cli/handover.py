@@ -82,6 +82,13 @@ def test_clean(kind: str, a: Asked, b: Asked, c: Asked) -> None:
     ok(leads(c), f"{kind}: that one leads")
 
 
+def test_polled(a: Asked, b: Asked, c: Asked) -> None:
+    """The store tells of no changes: the one that is named looks later than the old leader does."""
+    ok(until(lambda: next_of(a) == "bob"), "on a lock that is polled the leader knows who comes next")
+    for old, to in ((a, "cid"), (c, "bob"), (b, "ann")):
+        check(hand_over(old, "--to", to, "--timeout", "3m"), 0, f"{to} leads now", what=f"and hands over to {to}")
+
+
 def test_alone(lock: str) -> None:
     a = candidate(lock, "ann", "-e", IDLE)
     a.event("became_leader")
@@ -157,9 +164,11 @@ def test_several() -> None:
 # All begin at once: for who comes next each of them waits as long.
 stopping, executing = begin_stopping(os.path.join(TMP, "stopping")), begin_exec(os.path.join(TMP, "exec"))
 with Etcd() as server:
+    polled = crowd(os.path.join(TMP, "polled") + "?shared=link")
     everyone = {"file": crowd(os.path.join(TMP, "lock")), "etcd": crowd(server.url("handover"))}
     for kind, candidates in everyone.items():
         test_clean(kind, *candidates)
+    test_polled(*polled)
     test_stopping(*stopping)
     test_exec(*executing)
     stop_everyone()

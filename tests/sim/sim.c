@@ -664,8 +664,9 @@ static void check_standby(struct world *w, int i)
 	    (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine || n->saw.reclaim ||
 	    n->saw.elsewhere)
 		return;
-	nsec whole = (n->saw.kind == SIGHT_HELD ? n->saw.duration : 0) +
-	             (n->saw.other_first ? lease_hold_back(&n->times) : 0);
+	bool held = n->saw.kind == SIGHT_HELD;
+	nsec hold = held ? lease_hold_back(&n->times) : lease_hold_back_released(&n->times, l->watching);
+	nsec whole = (held ? n->saw.duration : 0) + (n->saw.other_first ? hold : 0);
 	nsec left = whole - elapsed_standby(n->saw_at, now), out = l->out_for - elapsed_standby(l->out_since, now);
 	nsec longest = l->longest > n->times.lease ? l->longest : n->times.lease;
 	nsec gone = n->gone ? longest - elapsed_standby(n->gone_at, now) : 0;

@@ -135,6 +135,14 @@ static void hold_back_rules(void)
 	tick(3.501);
 	ok(acquires(), "then they compete as for any release");
 	begin(false);
+	lease_watching(l, false);
+	read_done(1, held(10, 15 * SEC));
+	see(3, released(11, true));
+	see(7.8, released(11, true));
+	ok(!(a.set & LEASE_DO_WRITE), "where the store tells of no changes, they hold back for 2.2 P more (T17)");
+	tick(7.901);
+	ok(acquires(), "and compete then");
+	begin(false);
 	read_done(1, released(11, true));
 	struct lease_sight taken = held(20, 15 * SEC);
 	see(1.2, taken);
