@@ -137,8 +137,8 @@ static void hub_say_refused(struct file_hub *hub, const char *path)
 		return;
 	hub->refused = true;
 	log_event(LOG_WARN, NULL, "watch_refused",
-	          "the kernel gives no notices of changes in %s, so this polls, and hand-overs take longer: %s%s%s%s", path,
-	          strerror(errno), *limit ? " (this user's programs have used up the limit " : "", limit,
+	          "the kernel gives no notices of changes in %s, so this polls, and hand-overs take longer: %s%s%s%s",
+	          path, strerror(errno), *limit ? " (this user's programs have used up the limit " : "", limit,
 	          *limit ? " of sysctl, or this process has too many files open)" : "");
 }
 
