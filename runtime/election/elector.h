@@ -181,6 +181,9 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 
+/* elector_status.leading alone. */
+bool elector_leads(const struct elector *e);
+
 /* Appends the last decisions with their times, oldest first, one line each. */
 struct buf;
 void elector_why(const struct elector *e, struct buf *out);

@@ -81,6 +81,11 @@ void elector_tell_leader(struct elector *e)
 	e->cb->leader(e->arg, &l);
 }
 
+bool elector_leads(const struct elector *e)
+{
+	return lease_is_leading(e->lease, clock_now());
+}
+
 void elector_status(const struct elector *e, struct elector_status *out)
 {
 	struct instant now = clock_now();

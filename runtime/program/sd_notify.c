@@ -78,6 +78,11 @@ uint64_t sd_notify_watchdog_us(void)
 	return systemd.watchdog_us;
 }
 
+bool sd_notify_listened(void)
+{
+	return systemd.fd != 0;
+}
+
 void sd_notify_send(const char *fmt, ...)
 {
 	char text[2048];

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Remembers NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so that what is
@@ -14,6 +15,8 @@ void sd_notify_init(void);
 /* How often systemd wants to hear WATCHDOG=1, in microseconds: half of what it waits for (sd_watchdog_enabled(3)); 0:
  * it does not. */
 uint64_t sd_notify_watchdog_us(void);
+
+bool sd_notify_listened(void); /* somebody waits for what is sent */
 
 /* Sends state, lines of "NAME=value". Never waits and never fails: without a listener nothing is sent. */
 void sd_notify_send(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -100,8 +100,9 @@ static bool candidate_worker_leads_another(const void *arg)
 
 static void candidate_allow(struct candidate *p)
 {
-	if (p->term.hooks.state == TERM_LEADING)
-		p->allowance = p->campaign.times.kill;
+	if (p->term.hooks.state != TERM_LEADING || p->allowance == p->campaign.times.kill)
+		return; /* all of a thousand begin at once: none asks what all others allow, if its own is as it was */
+	p->allowance = p->campaign.times.kill;
 	worker_set_allow(candidate_set(p));
 }
 
@@ -123,12 +124,10 @@ static void candidate_tell(void *arg, enum term_news what)
 	case TERM_NEWS_ALLOW:
 		candidate_allow(p);
 		return;
-	case TERM_NEWS_BEGAN:
-		run_tell_systemd(p->run);
-		return;
 	case TERM_NEWS_OVER:
 		candidate_over(p);
 		return;
+	case TERM_NEWS_BEGAN:
 	case TERM_NEWS_IDLE:
 	case TERM_NEWS_FINISHED:
 		run_look(p->run);

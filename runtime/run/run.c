@@ -26,20 +26,22 @@ static bool run_once(const struct run *r)
 /* A candidate leads until all of its term has stopped, or until the lease is lost. */
 static bool candidate_leads(const struct candidate *p)
 {
-	struct elector_status st;
-
-	elector_status(p->campaign.elector, &st);
-	return st.leading && p->term.hooks.state != TERM_NONE;
+	return p->term.hooks.state != TERM_NONE && elector_leads(p->campaign.elector);
 }
 
-void run_tell_systemd(struct run *r)
+/* How many elections it leads. */
+static void run_tell_systemd(struct run *r)
 {
 	uint32_t leading = 0, count = r->life.candidate_count;
 
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count && sd_notify_listened(); i++)
 		leading += candidate_leads(r->candidates[i]);
 	if (r->life.ending)
 		return; /* it is told that it drains */
+	if (r->ready && r->told_leading == leading && r->told_count == count)
+		return;
+	r->told_leading = leading;
+	r->told_count = count;
 	const char *ready = r->ready ? "" : "READY=1\n";
 	if (count == 1)
 		sd_notify_send("%sSTATUS=%s", ready, leading ? "leading" : "standing by");
@@ -232,7 +234,6 @@ void run_term_over(struct run *r, struct candidate *p)
 {
 	if (run_once(r) && !r->life.ending)
 		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
-	run_tell_systemd(r);
 	r->life.candidate[p->number].term = term_supervision_life(&p->term);
 	if (life_move(&r->life, p->number))
 		candidate_moved(p);
@@ -477,6 +478,8 @@ static void run_on_soon(struct ev_loop *, ev_timer *w, int)
 	}
 	for (uint32_t i = 0; i < r->life.candidate_count; i++)
 		term_supervision_look(&r->candidates[i]->term);
+	if (r->ready)
+		run_tell_systemd(r);
 }
 
 /* ---- from its beginning to its end ---- */

@@ -40,9 +40,10 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	uint32_t loads;          /* of versions that came into force */
 	struct instant asked_at; /* when it was asked to end */
 	enum lease_reason end_reason;
-	bool ready;        /* systemd has been told */
-	int status;        /* exit status */
-	int failed_status; /* the exit status if the first version does not come into force */
+	bool ready;                        /* systemd has been told */
+	uint32_t told_leading, told_count; /* what it was told last */
+	int status;                        /* exit status */
+	int failed_status;                 /* the exit status if the first version does not come into force */
 	struct run_reload_request {
 		uint64_t ticket; /* 0: none */
 		bool loading;    /* it came before the version that is loaded now, or was last */
@@ -90,5 +91,3 @@ void run_term_over(struct run *r,
 /* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has
  * named the lock. */
 void run_candidate_hopeless(struct run *r, const char *why);
-
-void run_tell_systemd(struct run *r); /* how many elections it leads */

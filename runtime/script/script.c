@@ -469,14 +469,20 @@ out:
 /* ---- messages ---- */
 
 /* The lines of the log about the script have the identity that all of its elections share, and the only election. */
-static void script_name_log(const struct script *s, const struct election *e)
+static void script_name_log(const struct script *s)
 {
-	const char *identity = e->identity;
+	const struct election *first = NULL;
+	const char *identity = NULL;
 
-	for (uint32_t i = 0; i < s->nelections; i++)
-		if (s->elections[i].kept && strcmp(s->elections[i].identity, e->identity) != 0)
-			identity = NULL;
-	log_program(identity, s->nelections > 1 ? NULL : *e->name ? e->name : e->lock);
+	for (uint32_t i = 0; i < s->nelections; i++) {
+		const struct election *e = &s->elections[i];
+		if (!e->kept)
+			continue;
+		identity = !first || (identity && strcmp(identity, e->identity) == 0) ? e->identity : NULL;
+		first = first ? first : e;
+	}
+	if (first)
+		log_program(identity, s->nelections > 1 ? NULL : *first->name ? first->name : first->lock);
 }
 
 static bool keep_one(struct script *s, struct wire *w)
@@ -486,7 +492,6 @@ static bool keep_one(struct script *s, struct wire *w)
 	if (!wire_kept_get(w, &k) || k.index >= s->nelections || s->elections[k.index].kept)
 		return false;
 	election_keep(&s->elections[k.index], k.lock, k.identity);
-	script_name_log(s, &s->elections[k.index]);
 	return true;
 }
 
@@ -501,6 +506,7 @@ static bool script_go(struct script *s, struct wire *w)
 			return false;
 	if (m.what == WIRE_GO_MORE)
 		return true;
+	script_name_log(s);
 	s->going = true;
 	s->starting = m.what == WIRE_GO_FIRST ? 0 : s->nelections;
 	election_start_all(s);
