@@ -11,7 +11,7 @@
 #include "program/exit_status.h"
 #include "program/program.h"
 #include "term/service_order.h"
-#include "term/term_hooks.h"
+#include "term/term_effects.h"
 
 #include <ev.h>
 #include <stdbool.h>

@@ -32,52 +32,93 @@ int exec_status_of(int wait_status)
 	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-static void exec_lead(struct exec *x);
+static term_effect exec_lead;
 
 /* The page is the supervisor's, so it exists while the command does. A command that is only started now gets the term's
  * first deadline on the way (supervisor_spec.first, supervisor_begin). */
-static void exec_carry_out(struct exec *x, const struct term_actions *a)
+static struct page *exec_page(void *arg)
 {
-	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
-	bool refused = false;
+	const struct exec *x = arg;
 
-	if (a->set & TERM_DO_PAGE_BEGIN && slot)
-		page_begin(supervisor_page(x->supervisor), SLOT, x->hooks.term, x->hooks.token, a->end, a->kill);
-	if (a->set & TERM_DO_PAGE_EXTEND)
-		refused = !page_extend(slot, x->hooks.term, a->end, a->kill);
-	if (a->set & TERM_DO_PAGE_EXTEND && x->supervisor)
-		supervisor_extended(x->supervisor);
-	if (a->set & TERM_DO_PAGE_STOP)
-		page_stop(slot, a->held, a->kill);
-	if (a->set & TERM_DO_POKE && x->supervisor && x->stage != STAGE_HELD)
-		supervisor_poke(x->supervisor);
-	if (a->set & TERM_DO_LEAD)
-		exec_lead(x);
-	if (a->set & TERM_DO_STOP && x->supervisor)
-		supervisor_signal(x->supervisor, SIGTERM);
-	if (a->set & TERM_DO_OVER) {
-		ev_timer_stop(x->program.loop, &x->hold);
-		ev_timer_stop(x->program.loop, &x->grace);
-		ev_timer_stop(x->program.loop, &x->again);
-	}
-	if (a->set & TERM_DO_END)
-		elector_end(x->campaign.elector, a->reason, a->sit_out, a->grace);
-	if (a->set & TERM_DO_REPORT)
-		elector_stopped(x->campaign.elector, a->reaped);
-	if (refused && x->supervisor)
-		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
-	if (refused)
-		exec_tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
-	if (a->set & TERM_DO_FINISHED)
-		ev_break(x->program.loop, EVBREAK_ALL);
+	return x->supervisor ? supervisor_page(x->supervisor) : NULL;
 }
+
+/* A command is interrupted by the signal that it gets. */
+static void exec_on_page_changed(void *arg, enum term_page_news what)
+{
+	struct exec *x = arg;
+
+	if (!x->supervisor)
+		return;
+	if (what == TERM_PAGE_LATER)
+		supervisor_extended(x->supervisor);
+	else if (what == TERM_PAGE_REFUSED)
+		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
+	else if (what == TERM_PAGE_POKE && x->stage != STAGE_HELD)
+		supervisor_poke(x->supervisor);
+}
+
+static void exec_on_term_stop(void *arg, struct term_actions *)
+{
+	struct exec *x = arg;
+
+	if (x->supervisor)
+		supervisor_signal(x->supervisor, SIGTERM);
+}
+
+static void exec_on_term_over(void *arg, struct term_actions *)
+{
+	struct exec *x = arg;
+
+	ev_timer_stop(x->program.loop, &x->hold);
+	ev_timer_stop(x->program.loop, &x->grace);
+	ev_timer_stop(x->program.loop, &x->again);
+}
+
+static void exec_on_term_end(void *arg, struct term_actions *a)
+{
+	struct exec *x = arg;
+
+	elector_end(x->campaign.elector, a->reason, a->sit_out, a->grace);
+}
+
+static void exec_on_term_report(void *arg, struct term_actions *a)
+{
+	struct exec *x = arg;
+
+	elector_stopped(x->campaign.elector, a->reaped);
+}
+
+static void exec_on_term_finished(void *arg, struct term_actions *)
+{
+	struct exec *x = arg;
+
+	ev_break(x->program.loop, EVBREAK_ALL);
+}
+
+static void exec_on_follow(void *arg, struct term_event e)
+{
+	exec_tell(arg, e);
+}
+
+static const struct term_effects effects = {
+	.page = exec_page,
+	.page_changed = exec_on_page_changed,
+	.lead = exec_lead,
+	.stop = exec_on_term_stop,
+	.over = exec_on_term_over,
+	.end = exec_on_term_end,
+	.report = exec_on_term_report,
+	.finished = exec_on_term_finished,
+	.tell = exec_on_follow,
+};
 
 void exec_tell(struct exec *x, struct term_event e)
 {
 	e.at = clock_now();
 	e.now = (struct term_context){ .ready = !x->ended, .running = x->supervisor != NULL, .ending = x->leaving };
 	struct term_actions a = term_hooks_step(&x->hooks, &e);
-	exec_carry_out(x, &a);
+	term_carry_out(&x->hooks, SLOT, &a, &effects, x);
 }
 
 /* Starts the command again after a pause. The lease is kept meanwhile. */
@@ -192,8 +233,10 @@ void exec_start_command(struct exec *x)
 }
 
 /* The term begins. What is there for it is used, or ended first. */
-static void exec_lead(struct exec *x)
+static void exec_lead(void *arg, struct term_actions *)
 {
+	struct exec *x = arg;
+
 	switch (x->stage) {
 	case STAGE_NONE:
 	case STAGE_TERM:

@@ -90,9 +90,18 @@ void term_supervision_configure(struct term_supervision *t, const struct electio
 
 /* ---- actions ---- */
 
-static void supervision_page_changed(const struct term_supervision *t, enum term_page_news what)
+static struct page *supervision_page(void *arg)
 {
-	if (t->ops->page_changed)
+	const struct term_supervision *t = arg;
+
+	return t->ops->page(t->arg);
+}
+
+static void supervision_page_changed(void *arg, enum term_page_news what)
+{
+	const struct term_supervision *t = arg;
+
+	if (t->ops->page_changed && what != TERM_PAGE_REFUSED)
 		t->ops->page_changed(t->arg, what);
 }
 
@@ -112,8 +121,10 @@ static void supervision_log_silence(const struct term_supervision *t, bool kille
 	buf_fini(&text);
 }
 
-static void supervision_log_note(struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+static void supervision_log_note(void *arg, struct term_actions *a)
 {
+	struct term_supervision *t = arg;
+	const struct term_event *e = a->event;
 	struct log_about of = supervision_about(t);
 	const char *text = e->text ? e->text : "";
 
@@ -163,8 +174,9 @@ static void supervision_send(const struct term_supervision *t, struct buf *m)
 	buf_fini(m);
 }
 
-static void supervision_send_lead(const struct term_supervision *t, const char *address)
+static void supervision_send_lead(void *arg, struct term_actions *a)
 {
+	const struct term_supervision *t = arg;
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
@@ -173,13 +185,14 @@ static void supervision_send_lead(const struct term_supervision *t, const char *
 				  .next = next_hooks_takes(&t->next),
 				  .term = t->hooks.term,
 				  .token = t->hooks.token,
-				  .address = address,
+				  .address = a->event->address,
 				  .checkpoint = term_checkpoint(elector_checkpoint(t->campaign->elector), &of) });
 	supervision_send(t, &m);
 }
 
-static void supervision_send_stop(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_stop(void *arg, struct term_actions *a)
 {
+	const struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	wire_stop_put(&m, &(struct wire_stop){ .slot = t->slot,
@@ -189,8 +202,9 @@ static void supervision_send_stop(const struct term_supervision *t, const struct
 	supervision_send(t, &m);
 }
 
-static void supervision_send_drain(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_drain(void *arg, struct term_actions *a)
 {
+	const struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	wire_drain_put(&m,
@@ -198,8 +212,9 @@ static void supervision_send_drain(const struct term_supervision *t, const struc
 	supervision_send(t, &m);
 }
 
-static void supervision_send_clean_up(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_clean_up(void *arg, struct term_actions *a)
 {
+	const struct term_supervision *t = arg;
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
@@ -213,8 +228,9 @@ static void supervision_send_clean_up(const struct term_supervision *t, const st
 	supervision_send(t, &m);
 }
 
-static void supervision_send_ask(struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_ask(void *arg, struct term_actions *a)
 {
+	struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	may_lead_asked(&t->may_lead, clock_now());
@@ -222,93 +238,48 @@ static void supervision_send_ask(struct term_supervision *t, const struct term_a
 	supervision_send(t, &m);
 }
 
-static void supervision_send_saved(const struct term_supervision *t, const struct term_actions *a, const char *why)
+static void supervision_send_saved(void *arg, struct term_actions *a)
 {
 	static const enum wire_save_result how[] = { [TERM_SAVED_NOT] = WIRE_SAVED_NOT,
 		                                     [TERM_SAVED_GOOD] = WIRE_SAVED_GOOD,
 		                                     [TERM_SAVED_REFUSED] = WIRE_SAVED_REFUSED };
+	const struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	wire_saved_put(&m, &(struct wire_saved){ .slot = t->slot,
 	                                         .term = a->saved_term,
 	                                         .save = a->save,
 	                                         .how = (uint8_t)how[a->how],
-	                                         .why = why });
+	                                         .why = a->event->text ? a->event->text : "" });
 	supervision_send(t, &m);
 }
 
-static void supervision_tell_worker(struct term_supervision *t, const struct term_actions *a,
-                                    const struct term_event *e)
+static void supervision_kill(void *arg, struct term_actions *)
 {
-	if (a->set & TERM_DO_LEAD)
-		supervision_send_lead(t, e->address);
-	if (a->set & TERM_DO_DRAIN)
-		supervision_send_drain(t, a);
-	if (a->set & TERM_DO_STOP)
-		supervision_send_stop(t, a);
-	if (a->set & TERM_DO_CLEAN_UP)
-		supervision_send_clean_up(t, a);
-	if (a->set & TERM_DO_ASK)
-		supervision_send_ask(t, a);
-	if (a->set & TERM_DO_SAVED)
-		supervision_send_saved(t, a, e->text ? e->text : "");
+	const struct term_supervision *t = arg;
+
+	t->ops->kill(t->arg);
 }
 
-/* false: the page did not take the new deadlines. */
-static bool supervision_write_page(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_sweep(void *arg, struct term_actions *a)
 {
-	bool taken = true;
+	const struct term_supervision *t = arg;
 
-	if (a->set & TERM_DO_ALLOW)
-		t->ops->tell(t->arg, TERM_NEWS_ALLOW);
-	if (a->set & TERM_DO_PAGE_BEGIN)
-		page_begin(t->ops->page(t->arg), t->slot, t->hooks.term, t->hooks.token, a->end, a->kill);
-	if (a->set & TERM_DO_PAGE_EXTEND)
-		taken = page_extend(supervision_slot(t), t->hooks.term, a->end, a->kill);
-	if (a->set & TERM_DO_PAGE_EXTEND && taken)
-		supervision_page_changed(t, TERM_PAGE_LATER);
-	if (a->set & TERM_DO_PAGE_STOP)
-		page_stop(supervision_slot(t), a->held, a->kill);
-	if (a->set & TERM_DO_PAGE_IDLE)
-		page_idle(supervision_slot(t));
-	if (a->set & TERM_DO_POKE)
-		supervision_page_changed(t, TERM_PAGE_POKE);
-	if (a->set & TERM_DO_INTERRUPT)
-		supervision_page_changed(t, TERM_PAGE_INTERRUPT);
-	return taken;
+	a->swept = t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 }
 
-static void supervision_save(struct term_supervision *t, uint64_t number, const char *checkpoint)
+static void supervision_stop_timer(void *arg, struct term_actions *)
 {
-	struct err err;
+	struct term_supervision *t = arg;
 
-	if (elector_save(t->campaign->elector, number, checkpoint, &err) < 0)
-		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
+	timer_stop(t->timeline, &t->timer);
 }
 
-static void supervision_answer(struct term_supervision *t, bool yes, const struct term_event *e)
+static void supervision_begin_timer(void *arg, struct term_actions *a)
 {
-	struct log_about of = supervision_about(t);
+	struct term_supervision *t = arg;
 
-	if (yes)
-		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
-	elector_answer(t->campaign->elector, yes, e->address,
-	               e->has_priority && !t->priority_given ? &e->priority : NULL);
-}
-
-static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
-                                     const struct term_event *e)
-{
-	if (a->set & TERM_DO_ANSWER)
-		supervision_answer(t, a->yes, e);
-	if (a->set & TERM_DO_SAVE)
-		supervision_save(t, a->save, e->checkpoint);
-	if (a->set & TERM_DO_END)
-		elector_end(t->campaign->elector, a->reason, a->sit_out, a->grace);
-	if (a->set & TERM_DO_NEXT_TERM)
-		elector_next_term(t->campaign->elector, a->grace);
-	if (a->set & TERM_DO_REPORT)
-		elector_stopped(t->campaign->elector, a->reaped);
+	timer_start(t->timeline, &t->timer, (double)a->after / NSEC_PER_SEC);
 }
 
 /* ---- on_next ---- */
@@ -434,14 +405,7 @@ static void supervision_pass_to_next(struct term_supervision *t, const struct te
 		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_NOT_NEXT });
 }
 
-static void supervision_finish(struct term_supervision *t)
-{
-	t->finishing = !term_supervision_finished(t);
-	if (!t->finishing)
-		t->ops->tell(t->arg, TERM_NEWS_FINISHED);
-}
-
-/* ---- the term ---- */
+/* ---- whether it may campaign ---- */
 
 /* What keeps it from campaigning. Nothing of this is stored, so nothing can forget to change it. */
 static const char *supervision_bar(const struct term_supervision *t, const struct term_context *now)
@@ -470,39 +434,127 @@ static void supervision_look_first(struct term_supervision *t)
 		term_supervision_look(t);
 }
 
+/* ---- for the owner ---- */
+
+static void supervision_allow(void *arg, struct term_actions *)
+{
+	const struct term_supervision *t = arg;
+
+	t->ops->tell(t->arg, TERM_NEWS_ALLOW);
+}
+
+static void supervision_began(void *arg, struct term_actions *)
+{
+	const struct term_supervision *t = arg;
+
+	t->ops->tell(t->arg, TERM_NEWS_BEGAN);
+}
+
+static void supervision_over(void *arg, struct term_actions *)
+{
+	struct term_supervision *t = arg;
+
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
+	t->ops->tell(t->arg, TERM_NEWS_OVER);
+}
+
+static void supervision_finished(void *arg, struct term_actions *)
+{
+	struct term_supervision *t = arg;
+
+	t->finishing = !term_supervision_finished(t);
+	if (!t->finishing)
+		t->ops->tell(t->arg, TERM_NEWS_FINISHED);
+}
+
+/* ---- for the elector ---- */
+
+static void supervision_answer(void *arg, struct term_actions *a)
+{
+	struct term_supervision *t = arg;
+	const struct term_event *e = a->event;
+	struct log_about of = supervision_about(t);
+
+	supervision_look_first(t);
+	if (a->yes)
+		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
+	elector_answer(t->campaign->elector, a->yes, e->address,
+	               e->has_priority && !t->priority_given ? &e->priority : NULL);
+}
+
+static void supervision_save(void *arg, struct term_actions *a)
+{
+	struct term_supervision *t = arg;
+	struct err err;
+
+	if (elector_save(t->campaign->elector, a->save, a->event->checkpoint, &err) < 0)
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
+}
+
+static void supervision_end(void *arg, struct term_actions *a)
+{
+	struct term_supervision *t = arg;
+
+	supervision_look_first(t);
+	elector_end(t->campaign->elector, a->reason, a->sit_out, a->grace);
+}
+
+static void supervision_next_term(void *arg, struct term_actions *a)
+{
+	struct term_supervision *t = arg;
+
+	supervision_look_first(t);
+	elector_next_term(t->campaign->elector, a->grace);
+}
+
+static void supervision_report(void *arg, struct term_actions *a)
+{
+	struct term_supervision *t = arg;
+
+	supervision_look_first(t);
+	elector_stopped(t->campaign->elector, a->reaped);
+}
+
+static void supervision_follow(void *arg, struct term_event e)
+{
+	term_supervision_tell(arg, e);
+}
+
+static const struct term_effects effects = {
+	.timer_off = supervision_stop_timer,
+	.allow = supervision_allow,
+	.page = supervision_page,
+	.page_changed = supervision_page_changed,
+	.lead = supervision_send_lead,
+	.drain = supervision_send_drain,
+	.stop = supervision_send_stop,
+	.clean_up = supervision_send_clean_up,
+	.ask = supervision_send_ask,
+	.saved = supervision_send_saved,
+	.log = supervision_log_note,
+	.kill = supervision_kill,
+	.sweep = supervision_sweep,
+	.timer = supervision_begin_timer,
+	.began = supervision_began,
+	.over = supervision_over,
+	.answer = supervision_answer,
+	.save = supervision_save,
+	.end = supervision_end,
+	.next_term = supervision_next_term,
+	.report = supervision_report,
+	.finished = supervision_finished,
+	.tell = supervision_follow,
+};
+
+/* ---- the term ---- */
+
 void term_supervision_tell(struct term_supervision *t, struct term_event e)
 {
 	e.at = clock_now();
 	e.now = t->ops->context(t->arg);
 	struct term_actions a = term_hooks_step(&t->hooks, &e);
 	supervision_pass_to_next(t, &a, &e);
-	if (a.set & TERM_DO_TIMER_OFF)
-		timer_stop(t->timeline, &t->timer);
-	bool taken = supervision_write_page(t, &a);
-	supervision_tell_worker(t, &a, &e);
-	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
-		supervision_log_note(t, &a, &e);
-	if (a.set & TERM_DO_KILL) /* afterwards nobody can see what the worker did */
-		t->ops->kill(t->arg);
-	bool swept =
-		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
-	if (a.set & TERM_DO_TIMER)
-		timer_start(t->timeline, &t->timer, (double)a.after / NSEC_PER_SEC);
-	if (a.set & TERM_DO_BEGAN)
-		t->ops->tell(t->arg, TERM_NEWS_BEGAN);
-	if (a.set & TERM_DO_OVER)
-		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
-	if (a.set & TERM_DO_OVER)
-		t->ops->tell(t->arg, TERM_NEWS_OVER);
-	supervision_look_first(t);
-	supervision_tell_elector(t, &a, &e);
-	if (!taken)
-		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_REFUSED });
-	if (swept)
-		term_supervision_tell(
-			t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = t->hooks.term, .clean = true });
-	if (a.set & TERM_DO_FINISHED)
-		supervision_finish(t);
+	term_carry_out(&t->hooks, t->slot, &a, &effects, t);
 	if (e.kind == TERM_EV_READY)
 		supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_READY });
 	term_supervision_look(t);

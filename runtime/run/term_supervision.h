@@ -5,21 +5,14 @@
 
 #include "election/elector.h"
 #include "loop/timeline.h"
-#include "process/deadline_page.h"
 #include "process/wire.h"
 #include "process/worker_doing.h"
 #include "program/campaign.h"
 #include "term/life.h"
 #include "term/may_lead.h"
 #include "term/next_hooks.h"
-#include "term/term_hooks.h"
+#include "term/term_effects.h"
 
-/* The guard that looks at the page, and the worker, are to be told that it has changed. */
-enum term_page_news {
-	TERM_PAGE_LATER,     /* its deadlines are later: the guard may look at its leisure */
-	TERM_PAGE_POKE,      /* the guard is to look now */
-	TERM_PAGE_INTERRUPT, /* and the worker is to look as well, whatever it does */
-};
 enum term_news { /* for the owner, which may call term_supervision_tell from inside all but the first */
 	         TERM_NEWS_ALLOW,    /* a term begins: TERM_DO_ALLOW */
 	         TERM_NEWS_BEGAN,    /* a term has begun */
@@ -32,8 +25,8 @@ enum term_news { /* for the owner, which may call term_supervision_tell from ins
  * function and from the elector's callbacks; none may call term_supervision_tell from inside but `tell`. */
 struct term_ops {
 	struct term_context (*context)(void *arg);
-	struct page *(*page)(void *arg); /* while a worker is there */
-	void (*page_changed)(void *arg, enum term_page_news what);
+	struct page *(*page)(void *arg);                           /* while a worker is there */
+	void (*page_changed)(void *arg, enum term_page_news what); /* but for TERM_PAGE_REFUSED */
 	void (*send)(void *arg, const struct buf *m);
 	/* Kills what the term, or the on_next of this number (0: none), left behind. true: nothing of any term or
 	 * on_next is left. false: term_supervision_swept follows, later */

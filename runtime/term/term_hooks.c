@@ -509,7 +509,7 @@ static void (*const handlers[])(struct term_hooks *h, const struct term_event *e
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e)
 {
-	struct term_actions a = { 0 };
+	struct term_actions a = { .event = e };
 
 	handlers[e->kind](h, e, &a);
 	return a;

@@ -120,31 +120,33 @@ struct term_event {
 	struct term_context now;
 };
 
-/* Actions, in the order in which they are carried out. A call of the elector may bring the next event from inside it:
- * that one is complete before the rest is carried out. */
+/* Actions, in the order in which term_effects.h has them carried out. A call of the elector may bring the next event
+ * from inside it: that one is complete before the rest is carried out. */
 enum term_do {
-	TERM_DO_LOG = 1 << 0, /* note */
-	TERM_DO_TIMER_OFF = 1 << 1,
-	TERM_DO_ALLOW = 1 << 2,      /* a term with the present times begins: the guard's K is to be at most theirs */
-	TERM_DO_PAGE_BEGIN = 1 << 3, /* term, token, end, kill */
+	TERM_DO_TIMER_OFF = 1 << 0,
+	TERM_DO_ALLOW = 1 << 1,      /* a term with the present times begins: the guard's K is to be at most theirs */
+	TERM_DO_PAGE_BEGIN = 1 << 2, /* term, token, end, kill */
 	TERM_DO_PAGE_EXTEND =
-		1 << 4, /* end and kill of the event. Refused: TERM_EV_REFUSED follows, after these actions */
-	TERM_DO_PAGE_STOP = 1 << 5, /* held, kill */
-	TERM_DO_PAGE_IDLE = 1 << 6,
-	TERM_DO_POKE = 1 << 7,      /* the guard is to look at the page */
-	TERM_DO_INTERRUPT = 1 << 8, /* the guard and the worker are to look at the page, whatever the worker does */
-	TERM_DO_LEAD = 1 << 9,      /* tell the worker that it leads */
-	TERM_DO_DRAIN = 1 << 10,    /* tell the worker to run on_stopping: reason */
-	TERM_DO_STOP = 1 << 11,     /* tell the worker to stop: reason, kill */
-	TERM_DO_CLEAN_UP = 1 << 12, /* tell the worker to run the on_stopped that is owed: reason */
-	TERM_DO_ASK = 1 << 13,      /* ask the worker whether it may lead: ask */
-	TERM_DO_SAVED = 1 << 14,    /* tell the worker what came of a save: saved_term, save, how */
-	TERM_DO_SWEEP = 1 << 15,    /* kill what the term left behind; TERM_EV_SWEPT follows */
-	TERM_DO_KILL = 1 << 16,     /* the worker, and all that descends from it; TERM_EV_DEAD follows */
-	TERM_DO_TIMER = 1 << 17,    /* after; in place of one that runs */
-	TERM_DO_BEGAN = 1 << 18,    /* a term has begun */
-	TERM_DO_OVER = 1 << 19,     /* it is over, with `reason` (term_hooks.reason) */
-	TERM_DO_ANSWER = 1 << 20,   /* tell the elector may_lead's answer: yes, and the event's address */
+		1 << 3, /* end and kill of the event. Not taken: TERM_EV_REFUSED follows, after these actions */
+	TERM_DO_PAGE_STOP = 1 << 4, /* held, kill */
+	TERM_DO_PAGE_IDLE = 1 << 5,
+	TERM_DO_POKE = 1 << 6,      /* the guard is to look at the page */
+	TERM_DO_INTERRUPT = 1 << 7, /* the guard and the worker are to look at the page, whatever the worker does */
+	TERM_DO_LEAD = 1 << 8,      /* tell the worker that it leads */
+	TERM_DO_DRAIN = 1 << 9,     /* tell the worker to run on_stopping: reason */
+	TERM_DO_STOP = 1 << 10,     /* tell the worker to stop: reason, kill */
+	TERM_DO_CLEAN_UP = 1 << 11, /* tell the worker to run the on_stopped that is owed: reason */
+	TERM_DO_ASK = 1 << 12,      /* ask the worker whether it may lead: ask */
+	TERM_DO_SAVED = 1 << 13,    /* tell the worker what came of a save: saved_term, save, how */
+	TERM_DO_LOG = 1 << 14,      /* note. The worker does not wait for the log */
+	/* the worker, and all that descends from it; TERM_EV_DEAD follows. What the worker did is logged before */
+	TERM_DO_KILL = 1 << 15,
+	/* kill what the term left behind; TERM_EV_SWEPT follows, at once, after these actions, or later */
+	TERM_DO_SWEEP = 1 << 16,
+	TERM_DO_TIMER = 1 << 17,  /* after; in place of one that runs */
+	TERM_DO_BEGAN = 1 << 18,  /* a term has begun */
+	TERM_DO_OVER = 1 << 19,   /* it is over, with `reason` (term_hooks.reason) */
+	TERM_DO_ANSWER = 1 << 20, /* tell the elector may_lead's answer: yes, and the event's address */
 	/* have the elector write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
 	TERM_DO_SAVE = 1 << 21,
 	TERM_DO_END = 1 << 22,       /* have the elector end the term: reason, sit_out, grace */
@@ -171,7 +173,9 @@ enum term_note {
 enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_save_result */
 
 struct term_actions {
-	unsigned set; /* of enum term_do */
+	unsigned set;                   /* of enum term_do */
+	const struct term_event *event; /* borrowed for the step; not used by the machine */
+	bool swept; /* set by the effect of SWEEP: nothing is left, so TERM_EV_SWEPT follows at once */
 	enum term_note note;
 	struct instant end, kill;
 	bool held, reaped, yes;

@@ -6,7 +6,7 @@
 
 #include "term/life.h"
 #include "term/next_hooks.h"
-#include "term/term_hooks.h"
+#include "term/term_effects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,22 +436,6 @@ static void tell_term_next(struct world *w, uint32_t c, const struct term_action
 		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_NOT_NEXT });
 }
 
-static void tell_worker(struct world *w, uint32_t c, const struct term_actions *a)
-{
-	if (a->set & (TERM_DO_PAGE_BEGIN | TERM_DO_PAGE_STOP | TERM_DO_PAGE_IDLE | TERM_DO_SWEEP | TERM_DO_KILL))
-		must(w, world_proc(w, c)->exists, "the page, the sweep or the kill of a worker that is not there");
-	if (a->set & TERM_DO_LEAD)
-		begin_term(w, c);
-	if (a->set & TERM_DO_DRAIN)
-		proc_set(w, c, TASK_DRAINS);
-	if (a->set & TERM_DO_STOP)
-		proc_set(w, c, TASK_STOPS);
-	if (a->set & TERM_DO_CLEAN_UP)
-		clean_up(w, c);
-	if (a->set & TERM_DO_KILL)
-		kill_worker(w, c);
-}
-
 static uint8_t life_term_of(const struct cand *p)
 {
 	bool idle = p->hooks.state == TERM_NONE && p->next.state == ON_NEXT_IDLE;
@@ -476,43 +460,137 @@ static void do_move(struct world *w, uint32_t c)
 		     "a candidate changes its worker while the old one runs its hooks");
 }
 
-/* The hook that is owed is dropped for what term_hooks.h names, and for nothing else. */
-static void term_over(struct world *w, uint32_t c, const struct term_hooks *before, const struct term_actions *a)
-{
-	bool dropped = a->set & TERM_DO_LOG && (a->note == TERM_NOTE_DROPPED || a->note == TERM_NOTE_GIVEN_UP);
-	uint8_t *debt = &w->debt[w->cand[c].ident];
+/* ---- the effects of a term's actions ---- */
 
-	must(w, !*debt || dropped || w->life.killing || !before->has_on_stopped,
+struct told {
+	struct world *w;
+	uint32_t c;
+	bool has_on_stopped; /* before the event */
+};
+
+static struct page *told_page(void *arg)
+{
+	const struct told *t = arg;
+
+	must(t->w, world_proc(t->w, t->c)->exists, "the page of a worker that is not there");
+	return NULL; /* the model has no deadlines */
+}
+
+static void told_page_changed(void *, enum term_page_news)
+{
+}
+
+static void told_lead(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	begin_term(t->w, t->c);
+}
+
+static void told_drain(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	proc_set(t->w, t->c, TASK_DRAINS);
+}
+
+static void told_stop(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	proc_set(t->w, t->c, TASK_STOPS);
+}
+
+static void told_clean_up(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	clean_up(t->w, t->c);
+}
+
+static void told_kill(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	must(t->w, world_proc(t->w, t->c)->exists, "the kill of a worker that is not there");
+	kill_worker(t->w, t->c);
+}
+
+static void told_sweep(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	must(t->w, world_proc(t->w, t->c)->exists, "the sweep of a worker that is not there");
+}
+
+/* The hook that is owed is dropped for what term_hooks.h names, and for nothing else. */
+static void told_over(void *arg, struct term_actions *a)
+{
+	const struct told *t = arg;
+	struct world *w = t->w;
+	bool dropped = a->set & TERM_DO_LOG && (a->note == TERM_NOTE_DROPPED || a->note == TERM_NOTE_GIVEN_UP);
+	uint8_t *debt = &w->debt[w->cand[t->c].ident];
+
+	must(w, !*debt || dropped || w->life.killing || !t->has_on_stopped,
 	     "a term is over, and its on_stopped has not run");
 	*debt = 0;
 	if (scene.with_next)
-		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
-	w->life.candidate[c].term = life_term_of(&w->cand[c]);
-	if (life_move(&w->life, c))
-		do_move(w, c);
+		tell_next(w, t->c, (struct on_next_event){ .kind = ON_NEXT_EV_TERM_OVER });
+	w->life.candidate[t->c].term = life_term_of(&w->cand[t->c]);
+	if (life_move(&w->life, t->c))
+		do_move(w, t->c);
 }
+
+static void told_end(void *arg, struct term_actions *a)
+{
+	const struct told *t = arg;
+
+	elector_end_model(t->w, t->c, a->sit_out == NSEC_NEVER);
+}
+
+static void told_next_term(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	elector_next_term_model(t->w, t->c);
+}
+
+static void told_report(void *arg, struct term_actions *)
+{
+	const struct told *t = arg;
+
+	elector_stopped_model(t->w, t->c);
+}
+
+static const struct term_effects told_effects = {
+	.page = told_page,
+	.page_changed = told_page_changed,
+	.lead = told_lead,
+	.drain = told_drain,
+	.stop = told_stop,
+	.clean_up = told_clean_up,
+	.kill = told_kill,
+	.sweep = told_sweep,
+	.over = told_over,
+	.end = told_end,
+	.next_term = told_next_term,
+	.report = told_report,
+};
 
 static void cand_tell(struct world *w, uint32_t c, struct term_event e)
 {
 	struct cand *p = &w->cand[c];
-	struct term_hooks before = p->hooks;
+	bool led = p->hooks.state == TERM_LEADING;
+	struct told told = { w, c, p->hooks.has_on_stopped };
 
 	e.at = (struct instant){ 1000 * NSEC_PER_SEC, 1000 * NSEC_PER_SEC };
 	e.stop_by = instant_add(e.at, 10 * NSEC_PER_SEC);
 	e.now = world_context(w, c);
 	struct term_actions a = term_hooks_step(&p->hooks, &e);
 	tell_term_next(w, c, &a, &e);
-	tell_worker(w, c, &a);
-	if (p->hooks.state == TERM_NONE && before.state == TERM_LEADING && e.kind == TERM_EV_DEAD)
+	if (p->hooks.state == TERM_NONE && led && e.kind == TERM_EV_DEAD)
 		w->debt[p->ident] = 0;
-	if (a.set & TERM_DO_OVER)
-		term_over(w, c, &before, &a);
-	if (a.set & TERM_DO_END)
-		elector_end_model(w, c, a.sit_out == NSEC_NEVER);
-	if (a.set & TERM_DO_NEXT_TERM)
-		elector_next_term_model(w, c);
-	if (a.set & TERM_DO_REPORT)
-		elector_stopped_model(w, c);
+	term_carry_out(&p->hooks, 0, &a, &told_effects, &told);
 	if (e.kind == TERM_EV_READY && scene.with_next)
 		tell_next(w, c, (struct on_next_event){ .kind = ON_NEXT_EV_READY });
 }
