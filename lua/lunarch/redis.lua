@@ -6,8 +6,8 @@ local given = use "given"
 local lunarch = require "lunarch"
 
 local TIMEOUT <const>, PORT <const> = 5, "6379"
-local of_server = { timeout = "seconds", user = "text", password = "text", fence = "text", ca = "text" }
-local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text" }
+local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text" }
+local of_server = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text", fence = "text" }
 
 -- The fence is a key that holds the largest token that has written, or the lock's own counter. Tokens are compared as texts, since a
 -- double cannot hold them exactly. The user's Redis script is called with its own keys and arguments only, and keeps its line numbers.
@@ -24,17 +24,24 @@ local function place_of(text)
 	return host and { host = host ~= "" and host or "127.0.0.1", port = port ~= "" and port or PORT }
 end
 
+local of_url = { ca = true, cert = true, key = true, server_name = true, db = true }
+
 -- redis[s]://[USER[:PASSWORD]@]HOST[:PORT][,...][/PATH][?...]
 local function parse(url)
 	local scheme, rest = url:match "^(rediss?)://(.*)$"
 	if not scheme then
 		return nil
 	end
-	local authority, path = rest:match "^([^/?]*)/?([^?]*)"
+	local authority, path, query = rest:match "^([^/?]*)/?([^?]*)%??(.*)"
 	local login, hosts = authority:match "^(.*)@([^@]*)$"
 	local user, password = (login or ""):match "^([^:]*):?(.*)$"
 	local server = { tls = scheme == "rediss", places = {}, path = given.plain(path), user = user ~= "" and given.plain(user) or nil,
 		password = password ~= "" and given.plain(password) or nil }
+	for name, value in query:gmatch "([%w_]+)=([^&]*)" do
+		if of_url[name] then
+			server[name] = given.plain(value)
+		end
+	end
 	for text in (hosts or authority):gmatch "[^,]+" do
 		server.places[#server.places + 1] = place_of(text)
 	end
@@ -68,8 +75,9 @@ return function(natives)
 		if self.user then
 			table.move({ "--user", self.user, "--no-auth-warning" }, 1, 3, #command + 1, command)
 		end
-		if self.tls then
-			table.move(self.ca and { "--tls", "--cacert", self.ca } or { "--tls" }, 1, self.ca and 3 or 1, #command + 1, command)
+		command[#command + 1] = self.tls and "--tls" or nil
+		for name, word in pairs(self.tls and { ca = "--cacert", cert = "--cert", key = "--key", server_name = "--sni" } or {}) do
+			table.move({ word, self[name] }, 1, self[name] and 2 or 0, #command + 1, command)
 		end
 		return command
 	end
@@ -148,7 +156,7 @@ return function(natives)
 	end
 
 	local function new(server, options)
-		for _, name in ipairs { "user", "password", "ca", "timeout" } do
+		for name in pairs(of_lock) do
 			server[name] = options[name] or server[name]
 		end
 		server.timeout = server.timeout or TIMEOUT
@@ -164,7 +172,7 @@ return function(natives)
 		if not server or not server.path:find "^%d*$" then
 			error("redis.connect: expected a URL as redis://HOST:PORT/DB", 2)
 		end
-		server.db, server.fence = server.path ~= "" and server.path or "0", options.fence or "lunarch:fence"
+		server.db, server.fence = server.path ~= "" and server.path or server.db or "0", options.fence or "lunarch:fence"
 		return new(server, options)
 	end
 

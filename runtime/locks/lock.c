@@ -65,10 +65,26 @@ static size_t scheme_len(const char *url)
 	return url[n] == ':' ? n : 0;
 }
 
+/* How other clients write stores that are here, and what to write instead. */
+static const struct {
+	const char *scheme, *advice;
+} pasted[] = {
+	{ "unix", "the socket of a Redis on this host is not spoken to: redis://127.0.0.1:6379/KEY is its port" },
+	{ "redis-socket",
+	  "the socket of a Redis on this host is not spoken to: redis://127.0.0.1:6379/KEY is its port" },
+	{ "valkey", "Valkey is redis://HOST:PORT/KEY here" },
+	{ "valkeys", "Valkey with TLS is rediss://HOST:PORT/KEY here" },
+	{ "keydb", "KeyDB is redis://HOST:PORT/KEY here" },
+};
+
 static int unknown_scheme(const char *url, size_t len, struct err *err)
 {
 	struct buf known = { 0 };
 
+	for (size_t i = 0; i < sizeof pasted / sizeof *pasted; i++)
+		if (strlen(pasted[i].scheme) == len && strncmp(pasted[i].scheme, url, len) == 0)
+			return err_set(err, ERR_USAGE, "lock \"%s:...\": there is no such kind of lock: %s",
+			               pasted[i].scheme, pasted[i].advice);
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		buf_printf(&known, "%s%s:", b == lock_backends ? "" : ", ", b->scheme);
 	err_set(err, ERR_USAGE,

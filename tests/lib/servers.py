@@ -23,6 +23,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from tests.lib.pki import Pki
 from tests.lib.processes import PATIENCE, ROOT, alive, new_directory, stands_still, wait_for
 from tests.lib.proxy import Proxy, Way
 from tests.lib.tap import note
@@ -497,6 +498,30 @@ class Redis(Server):
 
     def url(self, key: str) -> str:
         return f"redis://{self.host}:{self.port}/{key}"
+
+
+class TlsRedis(Redis):
+    """Speaks nothing but TLS, also with its replicas and the members of its cluster. pki: whose certificate it shows."""
+
+    def __init__(self, *options: str, pki: Any = None, **more: Any) -> None:
+        self.pki = pki
+        super().__init__(*options, **more)
+
+    def prepare(self) -> None:
+        self.pki = self.pki or Pki(self.dir)
+        certificate, key = self.pki.server()
+        files = ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", self.pki.ca]
+        also = ["--tls-auth-clients", "no", "--tls-replication", "yes", "--tls-cluster", "yes"]
+        self.options = ["--port", "0", "--tls-port", str(self.port), *files, *also, *self.options]
+
+    def ready(self) -> bool:
+        return self.cli("PING").startswith(("PONG", "NOAUTH"))
+
+    def cli(self, *args: str, password: str | None = None) -> str:
+        return super().cli("--tls", "--cacert", self.pki.ca, *args, password=password)
+
+    def url(self, key: str) -> str:
+        return f"rediss://{self.host}:{self.port}/{key}?ca={self.pki.ca}"
 
 
 class Postgres(Server):

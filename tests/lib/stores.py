@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import ssl
 import struct
 import urllib.error
 import urllib.request
@@ -448,9 +449,12 @@ class Redis(Store):
     def next_key(self, key: str) -> str:
         return "{" + key + "}:next"
 
+    def connection(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+
     def talk(self, *words: Any) -> bytes | None:
         """One command, its answer as bytes, None, or an exception."""
-        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
+        with self.connection() as s:
             s.sendall(
                 b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(self.as_bytes, words))
             )
@@ -487,6 +491,21 @@ class Redis(Store):
         super().repair()
         self.talk("CONFIG", "SET", "maxmemory", 0)
         self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
+
+
+class RedisTls(Redis):
+    name = "rediss"
+
+    def __init__(self, *options: Any) -> None:
+        self.server = servers.TlsRedis("--appendonly", "yes", "--appendfsync", "always", *options)
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
+        return super().url(key, through).replace("redis:", "rediss:") + f"?ca={self.server.pki.ca}"
+
+    def connection(self) -> socket.socket:
+        context = ssl.create_default_context(cafile=self.server.pki.ca)
+        return context.wrap_socket(super().connection(), server_hostname="127.0.0.1")
 
 
 class FullRedis(Redis):

@@ -61,12 +61,15 @@ class Speaks:
     mine = MINE  # the right client's
     server: Any
 
+    def tls_port(self) -> int:
+        return self.server.port
+
     def url(self, ca: str, cert: str = "", key: str = "") -> str:
         raise NotImplementedError
 
     def names(self) -> str:
         """What an error calls it: a regular expression."""
-        return f"127.0.0.1.*{self.server.port}"
+        return f"127.0.0.1.*{self.tls_port()}"
 
     def reload(self) -> None:
         """It looks at its files."""
@@ -88,7 +91,7 @@ class Speaks:
             wanted = f.read().strip().splitlines()[-3]  # a line of the certificate that no other one has
 
         def there() -> bool:
-            at = ["openssl", "s_client", "-connect", f"127.0.0.1:{self.server.port}"]
+            at = ["openssl", "s_client", "-connect", f"127.0.0.1:{self.tls_port()}"]
             more = ["-starttls", self.starttls] if self.starttls else []
             seen = subprocess.run([*at, *more], input="", capture_output=True, text=True, errors="replace")
             return wanted in seen.stdout

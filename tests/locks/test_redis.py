@@ -17,10 +17,9 @@ from urllib.parse import unquote
 from tests.lib.field import build
 from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
 from tests.lib.lock_driver import NOMINATION, Driver, record, tried
-from tests.lib.pki import Pki
 from tests.lib.processes import ROOT, wait_for
 from tests.lib.proxy import Proxy
-from tests.lib.servers import Redis, free_port
+from tests.lib.servers import Redis, TlsRedis, free_port
 from tests.lib.stores import FullRedis, Redis as Store
 from tests.lib.tap import at_once, done, note, ok, same, skip
 
@@ -288,39 +287,11 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class TlsRedis(Redis):
-    def prepare(self) -> None:
-        pki = Pki(self.dir)
-        certificate, key = pki.server()
-        self.speaks = ["--tls", "--cacert", pki.ca]
-        self.options += [
-            "--port",
-            "0",
-            "--tls-port",
-            str(self.port),
-            "--tls-cert-file",
-            certificate,
-            "--tls-key-file",
-            key,
-            "--tls-ca-cert-file",
-            pki.ca,
-            "--tls-auth-clients",
-            "no",
-        ]
-
-    def ready(self) -> bool:
-        return self.cli(*self.speaks, "PING") == "PONG"
-
-
 def strangers() -> None:
     with TlsRedis() as server:
-        trouble(
-            server.url("x"),
-            "a port that speaks TLS",
-            ["does not speak Redis", "closed it", "connection was lost"],
-            ("failed",),
-        )
-        same(server.cli(*server.speaks, "DBSIZE"), "0", "trouble: a port that speaks TLS: where nothing is taken")
+        plain = f"redis://127.0.0.1:{server.port}/x"
+        trouble(plain, "a port that speaks TLS", ["does not speak Redis", "the URL is rediss://"], ("failed",))
+        same(server.cli("DBSIZE"), "0", "trouble: a port that speaks TLS: where nothing is taken")
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     trouble(
@@ -338,7 +309,22 @@ def strangers() -> None:
         ("redis://h:0/x", "port"),
         ("redis://u:secret@h/x?replicas=many", "number from 0"),
         ("redis://u:secret@h/x?max_age=0", "number from 1"),
-        ("rediss://u:secret@h/x", "no TLS"),
+        ("redis://u:secret@h/2", "the database 2 is named, and no key"),
+        ("rediss://u:secret@h/2/", "expected redis://HOST:PORT/2/KEY"),
+        ("redis://u:secret@h/2?db=2", "and no key"),
+        ("redis://u:secret@h/1/x?db=2", "two databases"),
+        ("redis://u:secret@h/x?db=many", "number from 0"),
+        ("redis://u:secret@h/x?database=2", "it is db=NUMBER here"),
+        ("redis://u:secret@h/x?ca=/f", "write rediss://"),
+        ("rediss://u:secret@h/x?key=/f", "without cert"),
+        ("rediss://u:secret@h/x?ssl_cert_reqs=none", "always verified"),
+        ("rediss://u:secret@h/x?replicas=1&ssl_ca_certs=/f", "it is ca=FILE here"),
+        ("rediss://u:secret@h/x?ssl_certfile=/f", "it is cert=FILE here"),
+        ("rediss://u:secret@h/x?ssl_keyfile=/f", "it is key=FILE here"),
+        ("redis://u:secret@h/x?ssl=true", "rediss://"),
+        ("unix://u:secret@/run/redis.sock?db=0", "redis://127.0.0.1:6379/KEY"),
+        ("redis-socket:///run/redis.sock", "redis://127.0.0.1:6379/KEY"),
+        ("valkeys://u:secret@h/x", "rediss://HOST:PORT/KEY"),
     ):
         d = Driver()
         o = d.open(url)
@@ -347,6 +333,16 @@ def strangers() -> None:
             f"strangers: {url.replace('secret', '...')} is refused: {said}",
         )
         d.end()
+    d = Driver()
+    for url, printed in (
+        ("redis://h/x?db=2", "redis://h:6379/2/x"),
+        ("redis://h/2/x?db=2&replicas=1", "redis://h:6379/2/x?replicas=1"),
+        ("redis://h/0/2", "redis://h:6379/0/2"),
+        ("rediss://h/7/a/b?ca=/f&cert=/c", "rediss://h:6379/7/a/b?ca=/f&cert=/c"),
+        ("redis://h/20260101", "redis://h:6379/20260101"),
+    ):
+        same(d.open(url, url).get("url"), printed, f"spellings: {url}")
+    d.end()
 
 
 def tokens() -> None:

@@ -105,6 +105,7 @@ def script(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
 
 CLIENTS: list[tuple[str, str, Client]] = [
     ("etcds", "", lock(f"etcds://zoe:{SECRET}@127.0.0.1:{{port}}/x?ca={{ca}}")),
+    ("rediss", "", lock(f"rediss://zoe:{SECRET}@127.0.0.1:{{port}}/x?ca={{ca}}")),
     ("consuls", "", lock(f"consuls://:{SECRET}@127.0.0.1:{{port}}/x?ca={{ca}}")),
     (
         "postgres, verify-full",

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""TLS between a lock and real servers of etcd, PostgreSQL and MariaDB: a server that shows a certificate which must not
+"""TLS between a lock and real servers of etcd, Redis, PostgreSQL and MariaDB: a server that shows a certificate which must not
 be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is refused,
 by an error that names the server or the file, and no term begins.
 
@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.lib import servers
+from tests.lib.candidates import FAST
+from tests.lib.processes import LUNARCH, PATIENCE
 from tests.lib.tap import at_once, done, ok
 from tests.lib.tls_cases import OLD, OURS, RIGHT, TMP, Speaks, clients_certificates, refused, servers_certificates
 
@@ -45,6 +47,45 @@ class Etcd(Speaks):
     def url(self, ca: str, cert: str = "", key: str = "") -> str:
         own = f"&cert={cert}&key={key}" if cert else ""
         return f"etcds://127.0.0.1:{self.server.port}/x?ca={ca}{own}"
+
+
+class Redis(Speaks):
+    name = "rediss"
+
+    def __init__(self, strict: bool, *options: str) -> None:
+        speaks = self
+        self.at = servers.free_port()  # its own is without TLS, for the test
+
+        class Server(servers.Redis):
+            def prepare(self) -> None:
+                speaks.files(self.dir, RIGHT, None)
+                files = [
+                    "--tls-cert-file",
+                    "server.crt",
+                    "--tls-key-file",
+                    "server.key",
+                    "--tls-ca-cert-file",
+                    "ca.crt",
+                ]
+                self.options = ["--tls-port", str(speaks.at), *files, *self.options]
+                self.options += ["--tls-auth-clients", "yes" if strict else "no"]
+
+        self.server = Server(*options, start=False)
+        self.server.environment = OLD
+        self.server.start()
+        # A server that has just been started elects nobody for a lease: that is over before it is asked through TLS.
+        first = [LUNARCH, "run", "--once", "--state-dir", self.server.dir, *FAST, "--lock", self.server.url("x")]
+        subprocess.run([*first, "-e", "os.exit(0)"], check=True, capture_output=True, timeout=PATIENCE)
+
+    def tls_port(self) -> int:
+        return self.at
+
+    def reload(self) -> None:
+        self.server.cli("CONFIG", "SET", "tls-cert-file", "server.crt")
+
+    def url(self, ca: str, cert: str = "", key: str = "") -> str:
+        own = f"&cert={cert}&key={key}" if cert else ""
+        return f"rediss://127.0.0.1:{self.at}/x?ca={ca}{own}"
 
 
 class Postgres(Speaks):
@@ -101,10 +142,10 @@ class MariaDB(Speaks):
 
 def old_protocols() -> None:
     """etcd has no TLS before 1.2."""
-    for s in (Postgres(False, "ssl_min_protocol_version=TLSv1", "ssl_max_protocol_version=TLSv1.1"),
+    for s in (Redis(False, "--tls-protocols", "TLSv1.1", "--tls-ciphers", "ALL:@SECLEVEL=0"), Postgres(False, "ssl_min_protocol_version=TLSv1", "ssl_max_protocol_version=TLSv1.1"),
               MariaDB(False, "--tls-version=TLSv1.1")):  # fmt: skip
-        at = ["openssl", "s_client", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0", "-starttls", s.starttls]
-        at += ["-connect", f"127.0.0.1:{s.server.port}"]
+        at = ["openssl", "s_client", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{s.tls_port()}"]
+        at += ["-starttls", s.starttls] if s.starttls else []
         seen = subprocess.run(at, input="", capture_output=True, text=True, errors="replace", env={**os.environ, **OLD})
         ok("TLSv1.1" in seen.stdout and "Cipher is (NONE)" not in seen.stdout, f"{s.name}: the server speaks TLS 1.1")
         refused(s, "the server speaks TLS 1.1 only", s.url(OURS.ca), "protocol|version|alert|legacy|SSL|TLS")
@@ -120,7 +161,7 @@ def each(test: Any, kind: Any, strict: bool) -> Any:
     return run
 
 
-KINDS = (Etcd, Postgres, MariaDB)
+KINDS = (Etcd, Redis, Postgres, MariaDB)
 TESTS = (servers_certificates, False), (clients_certificates, True)
 at_once(*[each(test, kind, strict) for test, strict in TESTS for kind in KINDS], old_protocols)
 done()

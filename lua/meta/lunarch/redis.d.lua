@@ -9,7 +9,9 @@ local redis = {}
 ---@field timeout? number seconds for each command (5)
 ---@field user? string
 ---@field password? string else what the URL says, or the environment (REDISCLI_AUTH)
----@field ca? string a file of certificates, for rediss://
+---@field ca? string for rediss://: a file of certificate authorities; else the URL's ?ca=
+---@field cert? string the client's certificate, where the server asks for one; else the URL's ?cert=
+---@field key? string its key; else the URL's ?key=
 ---@field fence? string the key that holds the largest token ("lunarch:fence"); not of redis.beside
 
 ---A server. Nothing is sent yet. Of several hosts, the first that can be reached and is no replica is asked.

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PORT 6379
-#define REPLICAS_MOST 100
 #define HOPS 5           /* from server to server of a cluster, in one operation */
 #define LIST_KEYS "1000" /* are looked at in one step of a list, which keeps the server from other work */
 #define LIST_STEPS 1000
@@ -515,18 +513,6 @@ static const char *redis_key_mark(const char *key)
 	return *key == '{' && close && close > key + 1 && !close[1] ? "{}" : "";
 }
 
-/* "DB/KEY", if DB is a number. */
-static const char *redis_key_of(const char *path, int *db)
-{
-	size_t digits = strspn(path, "0123456789");
-
-	*db = 0;
-	if (digits == 0 || digits > 5 || path[digits] != '/' || !path[digits + 1])
-		return path;
-	*db = atoi(path);
-	return path + digits + 1;
-}
-
 static void redis_begin(struct lock_user *u)
 {
 	struct redis_lock *l = (struct redis_lock *)u;
@@ -556,47 +542,22 @@ static const struct lock_user_ops redis_ops = {
 	.free = redis_free,
 	.call = { .ready = redis_on_ready, .answered = redis_on_answered, .lost = redis_on_lost },
 };
-static const struct lock_ops ops;
 
-static struct lock *redis_open(struct lock_env *env, const char *text, struct err *err)
+static struct lock *redis_open(struct lock_env *env, const char *text, const struct lock_ops *ops, struct err *err)
 {
-	static const char *const known[] = { "replicas", "max_age", NULL };
 	struct redis_place place;
-	struct lock_url *u = &place.url;
+	char *key, *shown;
 
-	if (lock_url_parse(u, ops.scheme, text, PORT, known, err) < 0)
+	if (redis_place_parse(&place, &key, &shown, ops->scheme, text, err) < 0)
 		return NULL;
-	const char *key = redis_key_of(u->path, &place.db);
-	char *shown = lock_url_print(u, ops.scheme);
-	if (!*key)
-		err_set(err, ERR_USAGE, "the key's name is missing (expected redis://HOST:PORT/KEY)");
-	if (!*key || lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0 ||
-	    lock_url_number(u, "max_age", 1, LOCK_LINK_AGE_MAX, 0, &place.max_age, err) < 0) {
-		err_wrap(err, "lock \"%s\"", shown);
-		free(shown);
-		lock_url_fini(u);
-		return NULL;
-	}
 	struct redis_lock *l = mem_zero(sizeof *l);
-	l->key = mem_dup(key);
+	l->key = key;
 	l->state = redis_key_beside(key, "lunarch");
 	l->mark = redis_key_mark(key);
 	char *channel = redis_key_beside(key, "changed");
 	l->server = (struct redis_server *)lock_server_get(env, &redis_server_ops, &place);
-	lock_user_init(&l->user, &ops, &redis_ops, shown, &l->server->base, channel);
+	lock_user_init(&l->user, ops, &redis_ops, shown, &l->server->base, channel);
 	return &l->user.lock;
-}
-
-static struct lock *redis_open_tls(struct lock_env *, const char *text, struct err *err)
-{
-	char *shown = lock_url_redact(text);
-
-	err_set(err, ERR_MISSING,
-	        "lock \"rediss:%s\": this hiredis (%d.%d.%d) has no TLS. Use redis:// over a network that is private, or to a "
-	        "stunnel on this host",
-	        shown, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
-	free(shown);
-	return NULL;
 }
 
 /* In the record's slot of a cluster, as the state: "{KEY}:next". */
@@ -618,18 +579,25 @@ static char *redis_next_url(const struct lock *base, const char *url)
 	return b.data;
 }
 
-static const struct lock_ops ops = {
-	.scheme = "redis",
-	.open = redis_open,
-	.watch = lock_user_watch,
-	LOCK_USER_OPS,
-	.next_url = redis_next_url,
-};
-static const struct lock_ops tls_ops = {
-	.scheme = "rediss",
-	.open = redis_open_tls,
-};
-static const struct lock_ops *const locks[] = { &ops, &tls_ops, NULL };
+static struct lock *redis_open_plain(struct lock_env *env, const char *text, struct err *err);
+static struct lock *redis_open_tls(struct lock_env *env, const char *text, struct err *err);
+
+#define REDIS_OPS .watch = lock_user_watch, LOCK_USER_OPS, .next_url = redis_next_url
+
+static const struct lock_ops lock_redis = { .scheme = "redis", .open = redis_open_plain, REDIS_OPS };
+static const struct lock_ops lock_rediss = { .scheme = "rediss", .open = redis_open_tls, REDIS_OPS };
+
+static struct lock *redis_open_plain(struct lock_env *env, const char *text, struct err *err)
+{
+	return redis_open(env, text, &lock_redis, err);
+}
+
+static struct lock *redis_open_tls(struct lock_env *env, const char *text, struct err *err)
+{
+	return redis_open(env, text, &lock_rediss, err);
+}
+
+static const struct lock_ops *const locks[] = { &lock_redis, &lock_rediss, NULL };
 
 static void name_libraries(struct buf *out)
 {

@@ -2,7 +2,9 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/module.h"
 #include "base/nonce.h"
+#include "net/tls/tls.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -31,6 +33,7 @@ typedef size_t array_size;
 
 struct redis_link {
 	struct lock_link link; /* first */
+	const struct redis_place *place;
 	int db;
 	const char *const *scripts;
 	void (*push)(void *arg, const redisReply *r);
@@ -39,13 +42,17 @@ struct redis_link {
 	redisReplyObjectFunctions makers;                                 /* the reader's, but for arrays */
 	void *(*make_array)(const redisReadTask *task, array_size count); /* the reader's */
 	size_t bytes, elements;                                           /* of the answer that is coming in */
-	char mark[2 * MARK + 1];  /* of the connection: with it every stamp begins */
-	uint64_t asked, answered; /* stamps; the numbers in them */
-	struct lock_call asking;  /* in the queue before each question behind ASKING, whose answer has no stamp */
-	redisReply *held;         /* the answer whose stamp is still to come */
-	struct instant probed;    /* when the owner was last asked to ask something; of a link with push */
-	struct buf out;
-	bool cluster;                     /* the server is one of a cluster */
+	char mark[2 * MARK + 1];   /* of the connection: with it every stamp begins */
+	uint64_t asked, answered;  /* stamps; the numbers in them */
+	struct lock_call asking;   /* in the queue before each question behind ASKING, whose answer has no stamp */
+	redisReply *held;          /* the answer whose stamp is still to come */
+	struct instant probed;     /* when the owner was last asked to ask something; of a link with push */
+	struct buf out;            /* in the clear */
+	const struct tls_ops *tls; /* NULL: not encrypted, or not loaded yet */
+	struct tls *secret;        /* of the connection, as are the rest; NULL: not encrypted */
+	struct buf wire;           /* what of `out` went through it, to be sent */
+	struct err broken;         /* why nothing more goes through it; code ERR_NONE: it does */
+	bool cluster;              /* the server is one of a cluster */
 	char greeting[6 + REDIS_SCRIPTS]; /* a AUTH, s SELECT, c INFO cluster, r ROLE, a digit the script, e ECHO */
 	int greeted;                      /* how many of them were answered */
 	char digest[REDIS_SCRIPTS][41];
@@ -66,25 +73,44 @@ static void link_close(struct lock_link *link)
 	freeReplyObject(k->held);
 	k->held = NULL;
 	buf_fini(&k->out);
+	if (k->secret)
+		k->tls->end(k->secret);
+	k->secret = NULL;
+	buf_fini(&k->wire);
+	k->broken.code = ERR_NONE;
 }
 
 /* ---- questions ---- */
+
+/* What there is to say goes into TLS, and what TLS has to say onto the wire. */
+static void link_encrypt(struct redis_link *k)
+{
+	if (k->out.len && k->tls->write(k->secret, k->out.data, k->out.len, &k->broken) < 0)
+		lock_link_poke(&k->link);
+	if (k->out.len)
+		explicit_bzero(k->out.data, k->out.len); /* it may have been a password */
+	buf_drop(&k->out, k->out.len);
+	k->tls->take(k->secret, &k->wire);
+}
 
 /* An error is seen by link_parse: reading tells of a connection that has ended, too. */
 static void link_flush(struct lock_link *link)
 {
 	struct redis_link *k = redis_link_of(link);
+	struct buf *out = k->secret ? &k->wire : &k->out;
 
-	while (k->out.len) {
-		ssize_t n = send(link->fd, k->out.data, k->out.len, MSG_NOSIGNAL);
+	if (k->secret)
+		link_encrypt(k);
+	while (out->len) {
+		ssize_t n = send(link->fd, out->data, out->len, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			break;
-		explicit_bzero(k->out.data, (size_t)n); /* it may have been a password */
-		buf_drop(&k->out, (size_t)n);
+		explicit_bzero(out->data, (size_t)n); /* it may have been a password */
+		buf_drop(out, (size_t)n);
 	}
-	lock_link_wait(link, link->fd, k->out.len ? EV_READ | EV_WRITE : EV_READ);
+	lock_link_wait(link, link->fd, out->len ? EV_READ | EV_WRITE : EV_READ);
 }
 
 static void link_put(struct redis_link *k, const char **words)
@@ -172,12 +198,36 @@ static void greeting_put(struct redis_link *k, char what, const char **words)
 	k->greeting[strlen(k->greeting)] = what;
 }
 
+/* Begins TLS: what is said is kept until the handshake is over. */
+static int link_go_secret(struct redis_link *k, struct err *err)
+{
+	const struct lock_url *url = k->link.url, *options = &k->place->url;
+	const struct module *module = k->tls ? NULL : module_open("tls", err);
+
+	if (!k->tls && !module)
+		return -1;
+	if (module)
+		k->tls = module->tls;
+	k->secret = k->tls->begin(&(struct tls_settings){ .host = url->host[k->link.host].name,
+	                                                  .server_name = lock_url_option(options, "server_name"),
+	                                                  .ca_file = lock_url_option(options, "ca"),
+	                                                  .cert_file = lock_url_option(options, "cert"),
+	                                                  .key_file = lock_url_option(options, "key") },
+	                          err);
+	return k->secret ? 0 : -1;
+}
+
 static void link_greet(struct lock_link *link)
 {
 	struct redis_link *k = redis_link_of(link);
 	const struct lock_url *url = link->url;
+	struct err err;
 	char db[16];
 
+	if (k->place->tls && link_go_secret(k, &err) < 0) {
+		lock_link_lose(link, LOCK_FAILED, err.code, "%s", err.text);
+		return;
+	}
 	k->greeted = 0;
 	k->probed = (struct instant){ 0 };
 	memset(k->greeting, 0, sizeof k->greeting);
@@ -315,23 +365,15 @@ static void link_take(struct redis_link *k, redisReply *r)
 	freeReplyObject(r);
 }
 
-static void link_parse(struct lock_link *link)
+/* Bytes have come, in the clear. */
+static void link_feed(struct redis_link *k, const char *bytes, size_t n)
 {
-	struct redis_link *k = redis_link_of(link);
+	struct lock_link *link = &k->link;
 	uint64_t number = link->number;
-	char piece[PIECE];
 	void *reply;
-	ssize_t n = read(link->fd, piece, sizeof piece);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s",
-		               n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "");
-		return;
-	}
-	k->bytes += (size_t)n;
-	if (redisReaderFeed(k->reader, piece, (size_t)n) != REDIS_OK)
+	k->bytes += n;
+	if (redisReaderFeed(k->reader, bytes, n) != REDIS_OK)
 		mem_end();
 	while (redisReaderGetReply(k->reader, &reply) == REDIS_OK && reply) {
 		k->bytes = k->reader->len - k->reader->pos;
@@ -346,6 +388,55 @@ static void link_parse(struct lock_link *link)
 	else if (k->reader->err || k->bytes > ANSWER_MAX)
 		lock_link_lose(link, LOCK_FAILED, ERR_INVALID,
 		               "it sent an answer that is larger than anything asked for");
+}
+
+static void link_decrypt(struct redis_link *k, const char *bytes, size_t n)
+{
+	struct lock_link *link = &k->link;
+	uint64_t number = link->number;
+	struct buf clear = { 0 };
+	struct err err;
+	int rc = k->tls->feed(k->secret, bytes, n, &clear, &err);
+
+	if (clear.len)
+		link_feed(k, clear.data, clear.len);
+	buf_fini(&clear);
+	if (lock_link_ended(link, number))
+		return;
+	link_flush(link); /* also an alert that says why this end hangs up */
+	if (rc < 0)
+		lock_link_lose(link, LOCK_FAILED, err.code, "%s", err.text);
+}
+
+/* A server that expects TLS hangs up on who speaks without. */
+static const char *link_hint(const struct redis_link *k)
+{
+	if (k->secret && !k->tls->ready(k->secret))
+		return " before TLS was agreed upon: if it speaks none, the URL is redis://";
+	if (!k->secret && k->link.state == LOCK_LINK_GREETING && !k->greeted)
+		return " without a word: if it speaks TLS, the URL is rediss://";
+	return "";
+}
+
+static void link_parse(struct lock_link *link)
+{
+	struct redis_link *k = redis_link_of(link);
+	char piece[PIECE];
+
+	if (k->broken.code != ERR_NONE) {
+		lock_link_lose(link, LOCK_FAILED, k->broken.code, "%s", k->broken.text);
+		return;
+	}
+	ssize_t n = read(link->fd, piece, sizeof piece);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0)
+		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s%s",
+		               n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "", link_hint(k));
+	else if (k->secret)
+		link_decrypt(k, piece, (size_t)n);
+	else
+		link_feed(k, piece, (size_t)n);
 }
 
 static void link_overdue(struct lock_link *link)
@@ -392,9 +483,9 @@ const char *redis_link_script(const struct lock_link *link, int which)
 	return *digest ? digest : NULL;
 }
 
-struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
-                                 const struct lock_link_events *events, void (*push)(void *arg, const redisReply *r),
-                                 void *arg)
+struct lock_link *redis_link_new(struct lock_env *env, const struct redis_place *place, const struct lock_url *url,
+                                 int db, const char *const *scripts, const struct lock_link_events *events,
+                                 void (*push)(void *arg, const redisReply *r), void *arg)
 {
 	static const struct lock_link_ops ops = {
 		.attempt = ATTEMPT,
@@ -410,6 +501,8 @@ struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *ur
 	struct redis_link *k = mem_zero(sizeof *k);
 
 	lock_link_init(&k->link, env, url, &ops, events ? events : &no_events, arg);
+	lock_link_limit_age(&k->link, place->max_age);
+	k->place = place;
 	k->db = db;
 	k->scripts = scripts;
 	k->push = push;

@@ -3,16 +3,18 @@
 #pragma once
 
 #include "locks/lock_link.h"
+#include "locks/redis/redis_place.h"
 #include "locks/redis/redis_scripts.h"
 
 struct redisReply;
 
-/* A link (lock_link.h) whose answers are redisReply. url: hosts, user and password; borrowed, outlives the link.
+/* A link (lock_link.h) whose answers are redisReply. place: whether to speak TLS, and how. url: hosts, user and
+ * password. Both are borrowed, and outlive the link.
  * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. events: NULL: the owner is told nothing. push:
  * gets whatever comes, and no call is sent on such a link; NULL: only answers come. It is called with NULL when nothing
  * has come for a while, so that it sends something that is answered: without an answer the connection is given up. */
-struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
-                                 const struct lock_link_events *events,
+struct lock_link *redis_link_new(struct lock_env *env, const struct redis_place *place, const struct lock_url *url,
+                                 int db, const char *const *scripts, const struct lock_link_events *events,
                                  void (*push)(void *arg, const struct redisReply *r), void *arg);
 
 /* c's question, NULL-terminated. c: NULL: there is no answer, or nobody wants it. Only while the link is up. */

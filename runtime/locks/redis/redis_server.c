@@ -251,11 +251,7 @@ static void server_on_push(void *arg, const redisReply *r)
 
 static bool server_serves(const struct lock_server *server, const void *place)
 {
-	const struct redis_server *s = (const struct redis_server *)server;
-	const struct redis_place *p = place;
-
-	return s->place.db == p->db && s->place.replicas == p->replicas && s->place.max_age == p->max_age &&
-	       lock_url_same_servers(&s->place.url, &p->url);
+	return redis_place_same(&((const struct redis_server *)server)->place, place);
 }
 
 static void host_init(struct redis_host *h, struct redis_server *s, struct lock_env *env, char *name, int port)
@@ -267,8 +263,7 @@ static void host_init(struct redis_host *h, struct redis_server *s, struct lock_
 	h->call.ready = host_on_ready;
 	h->call.answered = host_on_answered;
 	h->call.lost = host_on_lost;
-	h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
-	lock_link_limit_age(h->link, s->place.max_age);
+	h->link = redis_link_new(env, &s->place, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
 }
 
 static bool host_is(const struct redis_host *h, const char *name, int port)
@@ -349,14 +344,13 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 	for (int i = 0; i < s->place.url.hosts; i++)
 		host_init(&s->host[i], s, env, s->place.url.host[i].name, s->place.url.host[i].port);
 	s->link = s->host->link;
-	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &notices, server_on_push, s);
-	lock_link_limit_age(s->base.notices, s->place.max_age);
+	s->base.notices = redis_link_new(env, &s->place, &s->place.url, 0, NULL, &notices, server_on_push, s);
 	return &s->base;
 }
 
 static void server_spare(void *place)
 {
-	lock_url_fini(&((struct redis_place *)place)->url);
+	redis_place_fini(place);
 }
 
 static void server_free(struct lock_server *server)
@@ -374,7 +368,7 @@ static void server_free(struct lock_server *server)
 		other_free(h);
 	}
 	lock_link_free(s->base.notices);
-	lock_url_fini(&s->place.url);
+	redis_place_fini(&s->place);
 	server_forget_asked(s);
 	free(s->asked);
 	free(s->host);

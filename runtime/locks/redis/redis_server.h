@@ -5,13 +5,9 @@
 #pragma once
 
 #include "locks/lock_user.h"
+#include "locks/redis/redis_place.h"
 
-struct redis_place {
-	struct lock_url url;
-	int db, replicas, max_age; /* the last in seconds */
-};
-
-struct redis_server {            /* of locks with the same hosts, user, password, database and replicas */
+struct redis_server {            /* of locks with the same place */
 	struct lock_server base; /* first */
 	struct redis_place place;
 	struct lock_link *link; /* to the host that is asked */
