@@ -5,16 +5,15 @@ local use = ...
 local lunarch = require "lunarch"
 local aws = require "lunarch.aws"
 local element = use "xml"
+local answers = use "locks/answers"
 local hash = require "lunarch.hash"
-local http, time = lunarch.http, lunarch.time
+local http = lunarch.http
 
 local REGION <const> = "us-east-1" -- where nothing names one: the server's answer does
 local TEXT_MAX <const> = 1 << 20 -- bytes of an answer
 local KEY_MAX <const> = 1000 -- S3 has 1,024, and a scratch key is longer by 24
 local VERSION_MAX <const> = 63
-local TRIES <const> = 3 -- with another region, or newer credentials
 local LIST <const> = 1000
-local IDS <const> = 64 -- answers whose ids are remembered
 
 -- ---- the place ----
 
@@ -85,7 +84,6 @@ local function open(place)
 		ca = options.ca or set "AWS_CA_BUNDLE" or aws.setting("ca_bundle", profile), region = region, region_given = options.region ~= nil,
 		credentials = aws.credentials { profile = options.profile, region = options.region },
 		sse = options.sse or (options.kms and "aws:kms"), kms = options.kms,
-		ids = {}, order = {}, count = 0,
 	}
 end
 
@@ -113,37 +111,19 @@ end
 
 local stale = { ExpiredToken = true, TokenRefreshRequired = true, InvalidToken = true, InvalidAccessKeyId = true, SignatureDoesNotMatch = true }
 
-local function left(op)
-	return op.ends - time.monotonic()
-end
-
--- Each answer has an id. One that comes twice, by some proxy's fault, would be taken for the answer to what was asked next.
-local function is_repeated(store, r)
-	local id = r.headers["x-amz-request-id"]
-	if not id then
-		return false
-	elseif store.ids[id] then
-		return true
-	end
-	store.count = store.count % IDS + 1
-	store.ids[store.order[store.count] or ""] = nil
-	store.ids[id], store.order[store.count] = true, id
-	return false
-end
-
 -- Of a bucket's own requests key is nil. Returns the response and its error's code; nil, an error's text, and whether surely nothing was sent.
 local function once(store, method, key, op, more)
-	local sign, err = store.credentials:sign("s3", store.region, math.max(0.001, left(op)))
+	local sign, err = store.credentials:sign("s3", store.region, answers.left(op))
 	if not sign then
 		return nil, err.message, true
 	end
 	local base = base_of(store)
 	local r, failed = http.request { method = method, url = base .. "/" .. (key and escape(key) or ""), query = more.query, headers = more.headers,
-		body = more.body, aws_sigv4 = sign, timeout = math.max(0.001, left(op)), redirects = 0, compressed = false, max_body = TEXT_MAX,
+		body = more.body, aws_sigv4 = sign, timeout = answers.left(op), redirects = 0, compressed = false, max_body = TEXT_MAX,
 		tls = store.ca and { ca = store.ca } or nil }
 	if not r then
 		return nil, failed.message, failed.unsent == true, failed.code
-	elseif is_repeated(store, r) then
+	elseif answers.is_repeated(store, r.headers["x-amz-request-id"]) then
 		return nil, "the answer was one to an earlier request", false
 	end
 	return r, code_of(r)
@@ -151,24 +131,19 @@ end
 
 -- A request that was refused for its region or its signature has done nothing: it is sent again with better ones.
 local function send(store, method, key, op, more)
-	local repeated, renewed = false, false
-	for _ = 1, TRIES do
-		local r, code, unsent, kind = once(store, method, key, op, more or {})
-		if not r then
-			return nil, code, unsent and not repeated, kind
-		end
-		repeated = repeated or r.repeated == true
+	local renewed = false
+	return answers.send(function() return once(store, method, key, op, more or {}) end, function(r, code)
 		local region = other_region(store, r, code)
 		if region and not store.region_given then
 			store.region = region
+			return true
 		elseif stale[code or ""] and not renewed then
 			store.credentials:renew()
 			renewed = true
-		else
-			return r, code, repeated
+			return true
 		end
-	end
-	return nil, "the server names one region after the other", not repeated
+		return false
+	end)
 end
 
 local advice = {
@@ -212,16 +187,8 @@ local function refusal(store, r, code)
 	return nil, told(store, r, code)
 end
 
--- Whoever has no credentials at all will have none in a second.
-local function unsigned(store, text)
-	return rawget(store.credentials, "kept") and "failed" or "refused", ("%s: %s"):format(where(store), text)
-end
-
 local function failed(store, text, unsent)
-	if unsent and not rawget(store.credentials, "kept") then
-		return unsigned(store, text)
-	end
-	return "failed", ("%s: %s"):format(where(store), text)
+	return answers.failed(store.credentials, ("%s: %s"):format(where(store), text), unsent)
 end
 
 -- ---- reading ----
@@ -288,21 +255,6 @@ local function put(store, key, text, etag, op)
 		["x-amz-server-side-encryption"] = store.sse, ["x-amz-server-side-encryption-aws-kms-key-id"] = store.kms } })
 end
 
--- After 412 or 409 only: those say nothing where an earlier copy of the request was applied, whose answer was lost.
-local function look(store, key, text, op, answer)
-	local outcome, found, etag = fetch(store, key, op)
-	if outcome == "ok" and found == text then
-		return "ok", etag
-	elseif outcome == "ok" and etag ~= op.expected then
-		return "conflict"
-	elseif outcome == "absent" and op.expected ~= "" then
-		return "conflict"
-	elseif outcome == "ok" or outcome == "absent" then
-		return "unknown", answer .. "; but what is there is what was expected"
-	end
-	return "unknown", ("%s; and then: %s"):format(answer, found)
-end
-
 local function unmet(r, code)
 	return r.status == 412 or r.status == 409 or (r.status == 404 and code == "NoSuchKey")
 end
@@ -313,11 +265,7 @@ local function delete(store, key, op)
 end
 
 local unproven = use "locks/s3_probe" { put = put, fetch = fetch, delete = delete, failed = failed, refusal = refusal, unmet = unmet, where = where,
-	told = told, left = left }
-
-local function with_deadline(op)
-	return { ends = time.monotonic() + op.timeout, expected = op.expected }
-end
+	told = told, left = answers.left }
 
 -- ---- what the driver calls ----
 
@@ -326,7 +274,7 @@ local function read(store, key, op)
 	if wrong then
 		return "refused", wrong
 	end
-	return fetch(store, key, with_deadline(op))
+	return fetch(store, key, answers.with_deadline(op))
 end
 
 local function write(store, key, text, op)
@@ -336,7 +284,7 @@ local function write(store, key, text, op)
 	elseif not text:find '"write"%s*:%s*"[^"]+"' then -- equal bytes have equal ETags, and a version must not come back
 		return "invalid", "a record without the name of its write cannot be told from an earlier one"
 	end
-	op = with_deadline(op)
+	op = answers.with_deadline(op)
 	local outcome, why = unproven(store, key, op)
 	if outcome then
 		return outcome, why
@@ -354,7 +302,7 @@ local function write(store, key, text, op)
 		end
 		return "unknown", strange
 	elseif unmet(r, code) then
-		return look(store, key, text, op, told(store, r, code))
+		return answers.look(fetch, store, key, text, op, told(store, r, code))
 	end
 	outcome, why = refusal(store, r, code)
 	return also and "unknown" or outcome or "unknown", why
@@ -362,7 +310,7 @@ end
 
 -- Not every server compares when it deletes, so this looks first. Nothing but doctor removes.
 local function remove(store, key, op)
-	op = with_deadline(op)
+	op = answers.with_deadline(op)
 	local outcome, text, etag = fetch(store, key, op)
 	if outcome == "absent" then
 		return "absent"
@@ -387,7 +335,7 @@ local function remove(store, key, op)
 end
 
 local function list(store, prefix, op)
-	local r, code, unsent = send(store, "GET", nil, with_deadline(op), { query = { ["list-type"] = "2", ["max-keys"] = tostring(LIST), prefix = prefix } })
+	local r, code, unsent = send(store, "GET", nil, answers.with_deadline(op), { query = { ["list-type"] = "2", ["max-keys"] = tostring(LIST), prefix = prefix } })
 	if not r then
 		return failed(store, code, unsent)
 	elseif r.status ~= 200 then
@@ -407,23 +355,23 @@ local function list(store, prefix, op)
 end
 
 -- Of what nobody may ask, nothing is said.
-local function answers(store, what, op)
+local function told_of(store, what, op)
 	local r = send(store, "GET", nil, op, { query = { [what] = "" } })
 	return r and r.status == 200 and r.body or ""
 end
 
 local function about(store, op)
-	op = with_deadline(op)
+	op = answers.with_deadline(op)
 	local r, code = send(store, "HEAD", nil, op)
 	if not r then
 		return nil, code
 	end
 	local warnings = {}
-	if answers(store, "replication", op):find("<ReplicationConfiguration", 1, true) then
+	if told_of(store, "replication", op):find("<ReplicationConfiguration", 1, true) then
 		warnings[#warnings + 1] = "the bucket is replicated, and a replica may lack the last records: after a failover to another bucket, "
 			.. "stop all candidates for the longest lease"
 	end
-	if element(answers(store, "versioning", op), "Status") == "Enabled" then
+	if element(told_of(store, "versioning", op), "Status") == "Enabled" then
 		warnings[#warnings + 1] = "the bucket keeps versions, and each renewal leaves one: let a lifecycle rule expire noncurrent versions"
 	end
 	return { server = ("%s, %s"):format(r.headers.server or "unknown", store.region), unfit = store.unfit ~= nil or nil,

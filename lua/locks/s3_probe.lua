@@ -189,7 +189,7 @@ return function(s3)
 				store.wrong = nil
 				store.probing = lunarch.spawn(probe, store, key)
 			end
-			store.probing:wait(math.max(0.001, s3.left(op)))
+			store.probing:wait(s3.left(op))
 		end
 		if store.proven then
 			return nil
