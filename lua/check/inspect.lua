@@ -192,7 +192,8 @@ end
 
 -- What of the API and of the library is in a package of its own, by its module (natives.module).
 local in_modules = {
-	http = "http", ["lunarch.http"] = "http", ["lunarch.aws"] = "http", ["lunarch.kube"] = "http", ["lunarch.hash"] = "hash", ["lunarch.mysql"] = "mysql",
+	http = "http", ["lunarch.http"] = "http", ["lunarch.aws"] = "http", ["lunarch.gcp"] = "http",
+	["lunarch.kube"] = "http", ["lunarch.hash"] = "hash", ["lunarch.mysql"] = "mysql",
 }
 
 return function(text, chunk, known, is_lock, missing)

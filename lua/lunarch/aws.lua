@@ -11,9 +11,6 @@ local METADATA <const> = "http://169.254.169.254" -- of instances; version 2 of 
 local METADATA_V6 <const> = "http://[fd00:ec2::254]"
 local CONTAINER <const> = "http://169.254.170.2"
 local NEAR <const>, STS <const>, PROCESS <const> = 2, 10, 60 -- seconds: the services of the machine itself, STS, and a credential_process
-local EARLY <const> = 15 * 60 -- seconds before their end new credentials are asked for, and the old ones used meanwhile
-local LEAST <const> = 60 -- seconds that new credentials are used at least: this machine's clock may be wrong, and the server decides
-local PAUSE <const> = 10 -- seconds at most between two attempts to renew
 local CHAIN <const> = 5 -- profiles that refer to each other
 
 local of_credentials = { profile = "text", region = "text" }
@@ -359,65 +356,8 @@ local function find(profile, region)
 	return found, ("no credentials in the environment, in profile %s, or for a container%s"):format(name, err and "; " .. err or "")
 end
 
--- ---- kept and renewed ----
-
 return function(natives)
-	local Credentials = { __name = "lunarch.Credentials" }
-	Credentials.__index = use "unknown"("credentials", Credentials)
-
-	local function take(self, found)
-		local now = time.monotonic()
-		self.kept = found
-		if found.expires then
-			local left = math.max(0, found.expires - time.now())
-			self.ends, self.renews = now + math.max(LEAST, left), now + left - math.min(EARLY, left / 4)
-			self.pause = math.max(1, math.min(PAUSE, left / 4))
-		else
-			self.ends, self.renews, self.pause = math.huge, math.huge, PAUSE
-		end
-	end
-
-	-- In a task of its own, so that who asks may give up, and others may ask meanwhile.
-	local function fetch(self)
-		local found, err = find(self.profile, self.region)
-		self.tried = time.monotonic()
-		if found then
-			self.err = nil
-			take(self, found)
-		else
-			self.err = "aws: " .. (err or "no credentials were found")
-		end
-	end
-
-	local function fetching(self)
-		if self.task and not self.task:done() then
-			return self.task
-		end
-		self.task = lunarch.spawn(fetch, self)
-		return self.task
-	end
-
-	function Credentials:get(timeout)
-		local now = time.monotonic()
-		if self.kept and now < self.ends and not self.refused then
-			if now >= self.renews and now - self.tried >= self.pause then
-				fetching(self)
-			end
-			return self.kept
-		end
-		local _, err = fetching(self):wait(timeout or PROCESS)
-		if self.err or not self.kept then
-			return natives.fail("denied", self.err or (err and "aws: credentials: " .. err.message) or "aws: no credentials in time")
-		elseif err and self.refused then
-			return natives.fail("timeout", "aws: no new credentials in time")
-		end
-		self.refused = false
-		return self.kept
-	end
-
-	function Credentials:renew()
-		self.refused = true
-	end
+	local Credentials = use "credentials"(natives, "aws", function(self) return find(self.profile, self.region) end)
 
 	function Credentials:sign(service, region, timeout)
 		given.text("credentials:sign: service", service)
@@ -433,7 +373,7 @@ return function(natives)
 
 	function aws.credentials(options)
 		options = given.options("aws.credentials", options, of_credentials)
-		return setmetatable({ profile = options.profile, region = options.region or aws.region(options.profile), refused = false }, Credentials)
+		return setmetatable({ profile = options.profile, region = options.region or aws.region(options.profile) }, Credentials)
 	end
 
 	function aws.endpoint(service, region, profile)

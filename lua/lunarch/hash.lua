@@ -24,6 +24,16 @@ return function(natives)
 		return core.hmac_sha256(key, text)
 	end
 
+	function hash.rsa_sha256(key, text)
+		check("rsa_sha256", "a text as the key", key)
+		check("rsa_sha256", "a text", text)
+		local signature = core.rsa_sha256(key, text)
+		if not signature then
+			return natives.fail("invalid", "hash.rsa_sha256: expected a private key of RSA as PEM and without a password, found something else")
+		end
+		return signature
+	end
+
 	function hash.unbase64(text)
 		check("unbase64", "a text", text)
 		local bytes = core.unbase64(text)

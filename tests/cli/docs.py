@@ -231,6 +231,7 @@ return {
     methods("Store:", require("lunarch.redis").connect("redis://127.0.0.1"))
     methods("Database:", require("lunarch.sql").connect("postgres://127.0.0.1"))
     methods("Credentials:", require("lunarch.aws").credentials())
+    methods("GcpCredentials:", require("lunarch.gcp").credentials())
     methods("Client:", require("lunarch.kube").connect { server = "http://127.0.0.1" })
     local list = {}
     for name in pairs(names) do list[#list + 1] = name end

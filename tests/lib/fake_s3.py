@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.server
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -61,9 +62,10 @@ class Asked:
 
 
 class Web:
-    """with Web(answer) as server: answer(asked) is a status, a body, and headers."""
+    """with Web(answer) as server: answer(asked) is a status, a body, and headers. tls: the files of its certificate and
+    its key."""
 
-    def __init__(self, answer: Callable[[Asked], Any]) -> None:
+    def __init__(self, answer: Callable[[Asked], Any], tls: tuple[str, str] | None = None) -> None:
         self.asked: list[Asked] = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -99,8 +101,14 @@ class Web:
                 pass
 
         self.server = Server(("127.0.0.1", 0), Handler)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.port = self.server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __enter__(self) -> Any:

@@ -3,10 +3,12 @@
 
 import os
 import subprocess
+from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, scratch
 from tests.lib.tap import done, note, ok, same
 
+HERE = scratch()
 LONG = "12345678901234567890123456789012345678901234567890123456789012345678901234567890"
 BLOCKS = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
 
@@ -52,6 +54,8 @@ MISUSE = [
     ("md5 {}", "hash.md5: expected a text, found a table"),
     ("hmac_sha256(nil, 'x')", "hash.hmac_sha256: expected a text as the key, found nil"),
     ("hmac_sha256('x')", "hash.hmac_sha256: expected a text, found nil"),
+    ("rsa_sha256(nil, 'x')", "hash.rsa_sha256: expected a text as the key, found nil"),
+    ("rsa_sha256('x')", "hash.rsa_sha256: expected a text, found nil"),
     ("hex(true)", "hash.hex: expected a text, found a boolean"),
     ("base64(print)", "hash.base64: expected a text, found a function"),
     ("unbase64(7)", "hash.unbase64: expected a text, found a number"),
@@ -59,14 +63,45 @@ MISUSE = [
 ]
 
 
-def main() -> None:
+def key(name: str, *how: str) -> str:
+    """A key that openssl makes, as a long text of Lua."""
+    path = os.path.join(HERE, name)
+    subprocess.run(["openssl", *how, "-out", path], check=True, capture_output=True)
+    with open(path) as f:
+        return f"[[{f.read()}]]"
+
+
+def signatures() -> None:
+    """What openssl itself makes of the same key and text: this kind of signature has no chance in it."""
+    rsa = ("genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048")
+    good = key("rsa", *rsa)
+    rest = {
+        "a key with a password": key("locked", *rsa, "-aes256", "-pass", "pass:x"),
+        "a key of another kind": key("ec", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
+        "a public key": key("public", "rsa", "-in", os.path.join(HERE, "rsa"), "-pubout"),
+        "a text": "'x'",
+        "nothing": "''",
+    }
+    old = key("pkcs1", "rsa", "-in", os.path.join(HERE, "rsa"), "-traditional")
+    texts = ["", "a.text", "x" * 100_000]
+    lines = [f"say(hash.hex(hash.rsa_sha256({k}, '{t}')))" for k in (good, old) for t in texts]
+    lines += [f"say(select(2, hash.rsa_sha256({k}, 'x')).message)" for k in rest.values()]
+    said = asked(lines)
+
+    def by_openssl(text: str) -> str:
+        how = ["openssl", "dgst", "-sha256", "-sign", os.path.join(HERE, "rsa")]
+        return subprocess.run(how, input=text.encode(), capture_output=True, check=True).stdout.hex()
+
+    for k, name in enumerate(("PKCS #8", "PKCS #1")):
+        for t, text in enumerate(texts):
+            same(said[3 * k + t], by_openssl(text), f"rsa_sha256: {name}, {len(text)} bytes: as openssl signs")
+    for what, got in zip(rest, said[6:]):
+        ok("expected a private key of RSA" in got, f"rsa_sha256: {what} is no key", got)
+
+
+def asked(lines: list[str]) -> Any:
+    """What a script with these lines says, one text a line."""
     out = os.path.join(scratch(), "out")
-    lines = [f"say('[' .. hash.{asked} .. ']')" for asked, _ in VECTORS]
-    for text in NO_BASE64:
-        lines += [
-            f'do local bytes, err = hash.unbase64 "{text}" say(tostring(bytes) .. " " .. (err and err.code or "")) end'
-        ]
-    lines += [f"say(select(2, pcall(function() local x = hash.{asked} end)))" for asked, _ in MISUSE]
     path = os.path.join(scratch(), "hash.lua")
     with open(path, "w") as f:
         f.write(
@@ -79,15 +114,26 @@ def main() -> None:
     if not same(done_with.returncode, 0, "a script can use it"):
         note(done_with.stdout + done_with.stderr)
     with open(out) as f:
-        said = f.read().split("\n")
-    for (asked, wanted), got in zip(VECTORS, said):
-        same(got, f"[{wanted}]", f"{asked[:70]} is what the standard says")
+        return f.read().split("\n")
+
+
+def main() -> None:
+    lines = [f"say('[' .. hash.{call} .. ']')" for call, _ in VECTORS]
+    for text in NO_BASE64:
+        lines += [
+            f'do local bytes, err = hash.unbase64 "{text}" say(tostring(bytes) .. " " .. (err and err.code or "")) end'
+        ]
+    lines += [f"say(select(2, pcall(function() local x = hash.{call} end)))" for call, _ in MISUSE]
+    said = asked(lines)
+    for (call, wanted), got in zip(VECTORS, said):
+        same(got, f"[{wanted}]", f"{call[:70]} is what the standard says")
     said = said[len(VECTORS) :]
     for text, got in zip(NO_BASE64, said):
         same(got, "nil invalid", f"'{text}' is not base64")
     said = said[len(NO_BASE64) :]
-    for (asked, wanted), got in zip(MISUSE, said):
-        ok(wanted in got and "hash.lua:" in got, f"{asked} is misuse, and the script's line is named", got)
+    for (call, wanted), got in zip(MISUSE, said):
+        ok(wanted in got and "hash.lua:" in got, f"{call} is misuse, and the script's line is named", got)
+    signatures()
     done()
 
 

@@ -17,6 +17,13 @@ function hash.sha256(text) end
 ---@return string bytes 32; `hash.hex` makes digits of them
 function hash.hmac_sha256(key, text) end
 
+---The signature of a text by a private key of RSA, over its SHA-256 (RSASSA-PKCS1-v1_5, RFC 8017; a JSON web token calls it RS256).
+---@param key string as PEM (PKCS #8 or #1), without a password
+---@param text string
+---@return string? bytes
+---@return lunarch.Error? err "invalid": it is no such key
+function hash.rsa_sha256(key, text) end
+
 ---The MD5 of a text, for protocols that ask for it (`Content-MD5`). It protects against accidents, and against nobody who means harm.
 ---@param text string
 ---@return string hex 32 lower-case digits

@@ -4,13 +4,16 @@
 
 #include <lauxlib.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/pem.h>
 #include <string.h>
 
 /* What lua/lunarch/hash.lua is made of. That file has checked that the arguments are texts. */
 
 #define BYTES_MAX (1 << 30) /* OpenSSL counts base64 in int */
+#define RSA_BYTES_MAX 2048  /* of a signature: OpenSSL takes keys of 16,384 bits at most */
 
 static void push_hex(lua_State *L, const unsigned char *bytes, size_t len)
 {
@@ -60,6 +63,58 @@ static int hash_hmac_sha256(lua_State *L)
 	luaL_argcheck(L, key_size < BYTES_MAX, 1, "a key of more than 1 GB");
 	if (!HMAC(EVP_sha256(), key, (int)key_size, (const unsigned char *)text, size, out, &len))
 		return luaL_error(L, "hmac_sha256: the system's OpenSSL does not offer it");
+	lua_pushlstring(L, (const char *)out, len);
+	return 1;
+}
+
+/* Nobody types one in: without this OpenSSL asks the terminal. */
+static int no_password(char *, int, int, void *)
+{
+	return -1;
+}
+
+static EVP_PKEY *private_key(const char *pem, size_t size)
+{
+	BIO *in = BIO_new_mem_buf(pem, (int)size);
+	EVP_PKEY *key = in ? PEM_read_bio_PrivateKey(in, NULL, no_password, NULL) : NULL;
+
+	BIO_free(in);
+	if (key && EVP_PKEY_get_base_id(key) == EVP_PKEY_RSA)
+		return key;
+	EVP_PKEY_free(key);
+	return NULL;
+}
+
+/* Nothing here raises while the key is held. 0: no memory, or no such signature. */
+static size_t rsa_sign(EVP_PKEY *key, const char *text, size_t size, unsigned char *out, size_t out_size)
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	bool good = ctx && EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, key) == 1 &&
+	            EVP_DigestSign(ctx, out, &out_size, (const unsigned char *)text, size) == 1;
+
+	EVP_MD_CTX_free(ctx);
+	return good ? out_size : 0;
+}
+
+/* rsa_sha256(pem, text) -> bytes; nothing: it is no private key of RSA */
+static int hash_rsa_sha256(lua_State *L)
+{
+	unsigned char out[RSA_BYTES_MAX];
+	size_t pem_size, size, len = 0;
+	const char *pem = luaL_checklstring(L, 1, &pem_size);
+	const char *text = luaL_checklstring(L, 2, &size);
+
+	luaL_argcheck(L, pem_size < BYTES_MAX, 1, "a key of more than 1 GB");
+	EVP_PKEY *key = private_key(pem, pem_size);
+	bool fits = key && EVP_PKEY_get_size(key) <= RSA_BYTES_MAX;
+	if (fits)
+		len = rsa_sign(key, text, size, out, sizeof out);
+	EVP_PKEY_free(key);
+	ERR_clear_error();
+	if (!fits)
+		return 0;
+	if (!len)
+		return luaL_error(L, "rsa_sha256: OpenSSL makes no such signature");
 	lua_pushlstring(L, (const char *)out, len);
 	return 1;
 }
@@ -114,13 +169,9 @@ static int hash_unbase64(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "sha256", hash_sha256 },
-	{ "md5", hash_md5 },
-	{ "hmac_sha256", hash_hmac_sha256 },
-	{ "hex", hash_hex },
-	{ "base64", hash_base64 },
-	{ "unbase64", hash_unbase64 },
-	{ NULL, NULL },
+	{ "sha256", hash_sha256 },         { "md5", hash_md5 }, { "hmac_sha256", hash_hmac_sha256 },
+	{ "rsa_sha256", hash_rsa_sha256 }, { "hex", hash_hex }, { "base64", hash_base64 },
+	{ "unbase64", hash_unbase64 },     { NULL, NULL },
 };
 
 static int open_natives(lua_State *L)
