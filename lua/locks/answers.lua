@@ -52,8 +52,9 @@ function answers.send(attempt, better)
 end
 
 -- Of a request without an answer, of which nothing was done or which was a read. Whoever has no credentials at all will have none in a second.
+-- credentials nil: none are needed.
 function answers.failed(credentials, text, unsent)
-	return unsent and not rawget(credentials, "kept") and "refused" or "failed", text
+	return unsent and credentials and not rawget(credentials, "kept") and "refused" or "failed", text
 end
 
 -- After an answer which says that the condition was not met. That says nothing where an earlier copy of the request was applied, whose answer was

@@ -32,6 +32,7 @@ const struct lock_backend lock_backends[] = {
 	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
 	{ "s3", "s3://BUCKET/KEY, an object of S3 or of a store with its protocol", .ops = &lock_driver_path,
 	  .driver = "s3" },
+	{ "gs", "gs://BUCKET/KEY, an object of Google Cloud Storage", .ops = &lock_driver_path, .driver = "gs" },
 	{ "consul", "consul://HOST:PORT/KEY (consuls:// for TLS)", .ops = &lock_driver_path, .driver = "consul" },
 	{ "consuls", NULL, .ops = &lock_driver_path, .driver = "consul" },
 	{ "mysql", "mysql://[USER@]HOST[:PORT]/DATABASE#NAME, one row of a table, also of MariaDB",

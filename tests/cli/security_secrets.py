@@ -208,7 +208,7 @@ def test_ways() -> None:
 def test_malformed() -> None:
     """A URL that cannot be read is not repeated with what is in it. An unescaped / or # in a password looks like a
     host's port, and what follows like a path."""
-    kinds = ("redis", "postgres", "etcd", "etcds", "zookeeper", "mysql", "consul", "consuls", "kube", "s3")
+    kinds = ("redis", "postgres", "etcd", "etcds", "zookeeper", "mysql", "consul", "consuls", "kube", "s3", "gs")
     cut = [f"{k}://zoe:5{c}{SECRET}@{AT}/x#x" for k in kinds for c in "/#?"]
     for lock in (
         *cut,

@@ -41,7 +41,8 @@ case $suite in
     case $program in
       *s3*) built s3-servers ;;
       *consul*) built consul-server ;;
-      *) built s3-servers; built consul-server ;;
+      *gs*) built gcs-server ;;
+      *) built s3-servers; built consul-server; built gcs-server ;;
     esac ;;
   mysql) export MYSQLD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/mysql/bin/mysqld" ;;
   etcd-*)

@@ -211,6 +211,7 @@ STORES: dict[str, Callable[[], Any]] = {
     "mariadb": stores.MariaDB,
     "consul": stores.Consul,
     "s3": stores.S3,
+    "gs": stores.Gcs,
 }
 
 

@@ -20,6 +20,7 @@ waits() {
     asan:* | tsan:* | fuzz:* | previous:*) [ "$building" ] ;;
     kube:* | etcd-*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/${1%%:*}/built" ] ;;
     store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
+    store:*gs*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/gcs/built" ] ;;
     store:*consul*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/consul/built" ] ;;
     *) false ;;
   esac

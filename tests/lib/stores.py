@@ -16,6 +16,7 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
+from tests.lib import cloud_servers
 from tests.lib import s3_servers
 from tests.lib import servers
 from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
@@ -723,6 +724,49 @@ class MotoS3(S3):
     notes = ("foreign", "watch")
     rounds = 10
     kind = s3_servers.Moto
+
+
+class Gcs(Store):
+    """Google Cloud Storage: fake-gcs-server, which wants no credentials."""
+
+    name = "gs"
+    names = ("a/b", "with space", "k\u00e4se \u540d", "a//b/../c")
+    in_lua = True
+    notes = ("watch",)
+    rounds = 200
+    watches = False
+    settles = True  # libcurl does
+    on_disk = False
+
+    def __init__(self, **more: Any) -> None:
+        self.server = cloud_servers.FakeGcs(on_disk=self.on_disk, **more)
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
+        endpoint = f"http://127.0.0.1:{(through or self).port}"
+        return f"gs://{cloud_servers.BUCKET}/{quote(key, safe='')}?endpoint={quote(endpoint, safe='')}"
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        status, answer = self.server.ask(method, path.format(b=cloud_servers.BUCKET), body)
+        if status >= 300 and status != 404:
+            raise RuntimeError(f"{method} {path}: {status} {answer.decode()}")
+        return status, answer
+
+    def put(self, key: str, content: bytes) -> None:
+        self.ask("POST", f"/upload/storage/v1/b/{{b}}/o?uploadType=media&name={quote(key, safe='')}", content)
+
+    def get(self, key: str) -> bytes | None:
+        status, body = self.ask("GET", f"/storage/v1/b/{{b}}/o/{quote(key, safe='')}?alt=media")
+        return body if status == 200 else None
+
+    def delete(self, key: str) -> None:
+        self.ask("DELETE", f"/storage/v1/b/{{b}}/o/{quote(key, safe='')}")
+
+
+class GcsOnDisk(Gcs):
+    """What it has is there when it is started again."""
+
+    on_disk = True
 
 
 class MariaDB(Store):

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.lib.fake_s3 import Web
 from tests.lib.hostile import CLEAN
 from tests.lib.next_debian import next_debian
 from tests.lib.pki import Pki
@@ -30,6 +31,8 @@ with open(LAX, "w") as _f:
     _f.write("openssl_conf=a\n[a]\nssl_conf=b\n[b]\nsystem_default=c\n[c]\n")
     _f.write("MinProtocol=TLSv1\nCipherString=ALL:@SECLEVEL=0\n")
 ALT = "IP:127.0.0.1,DNS:localhost"
+
+TOKENS = Web(lambda asked: (200, json.dumps({"access_token": SECRET, "expires_in": 3599}).encode(), {}))
 
 Certificate = tuple[str, str]
 ELSEWHERE: Certificate = PKI.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test")
@@ -96,6 +99,16 @@ def kube(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
     return ["status", "--lock", "kube://n/x"], {"KUBECONFIG": path}
 
 
+def gs(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
+    """With a token that it has from a server of this machine's own."""
+    path = f"{TMP}/account-{port}"
+    user = {"type": "authorized_user", "client_id": "x", "client_secret": "x", "refresh_token": "x"}
+    with open(path, "w") as f:
+        json.dump({**user, "token_uri": f"{TOKENS.url}/token"}, f)
+    url = f"gs://bucket/x?endpoint=https://127.0.0.1:{port}&ca={ca}&credentials={path}"
+    return ["status", "--lock", url], {}
+
+
 def script(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
     """A script's own client."""
     asks = f'http.get("https://127.0.0.1:{port}/x", {{ bearer = "{SECRET}", tls = {{ ca = "{ca}" }}, timeout = 5 }})'
@@ -122,6 +135,7 @@ CLIENTS: list[tuple[str, str, Client]] = [
             {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET},
         ),
     ),
+    ("gs", "", gs),
     ("kube", "", kube),
     ("a script's http", "", script),
 ]
