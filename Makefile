@@ -20,9 +20,9 @@ HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter
            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 HARDEN_LINK ?= $(if $(strip $(HARDEN)),-Wl$(COMMA)-z$(COMMA)relro -Wl$(COMMA)-z$(COMMA)now -Wl$(COMMA)-z$(COMMA)noexecstack)
 COMMA   := ,
-# libev's headers do not keep to strict aliasing.
+# libev's headers do not keep to strict aliasing. A checkout's path is in nothing that is built, or two would not build the same bytes.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(HARDEN) $(CFLAGS) -pthread \
-             -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
+             -fno-strict-aliasing -fdebug-prefix-map=$(CURDIR)=. $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
 # Lua, jansson and libev are linked in, since each shared library delays each start of a process. Modules (our own, and those
 # in C that scripts load) find these libraries, and the runtime, in the program. So all of each library is linked in, not only what
 # the program calls. SHARED=1, for distributions, links the shared libraries.
@@ -43,8 +43,8 @@ MODULES += $(BUILD)/modules/$(1).so
 MODULE_LIBS += $(4)
 MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(2))
 $(patsubst %,$(BUILD)/obj/%.o,$(2)): | $(patsubst %,$(BUILD)/%.h,$(filter %.pb-c,$(2)))
-$(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(2))
-$(BUILD)/modules/$(1).so: LIBS = $(4)
+$(BUILD)/modules/$(1).so $(BUILD)/bundled/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(2))
+$(BUILD)/modules/$(1).so $(BUILD)/bundled/$(1).so: LIBS = $(4)
 endif
 endef
 # Of a line, which is one word here: its spaces are ~.
@@ -71,10 +71,15 @@ $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 	@echo "  CC    $(<:runtime/%=%)"
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(MODULES):
+# The same modules for the tarball, where their libraries are in deps/ beside them. The old tag (DT_RPATH) holds for what those
+# libraries need, too (ld.so(8)), and for nothing that others load.
+BUNDLED := $(MODULES:$(BUILD)/modules/%=$(BUILD)/bundled/%)
+$(BUNDLED): BESIDE = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/deps'
+
+$(MODULES) $(BUNDLED):
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(HARDEN_LINK) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,now -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDEN_LINK) $(LDFLAGS) $(BESIDE) -shared -Wl,--as-needed -Wl,-z,now -o $@ $^ $(LIBS)
 
 $(sort $(MODULE_OBJ)): ALL_CFLAGS += -fPIC
 
@@ -140,7 +145,7 @@ api: ## docs/api.md and the luacheck options, made of the annotations in lua/met
 format: ## writes C and Python in the form that make lint checks
 	@scripts/deps.sh lint
 	@files=$$(scripts/git.sh ls-files '*.[ch]') && clang-format -i $$files
-	@black --quiet tests scripts
+	@black --quiet tests scripts packaging
 
 lint: ## all that can be said without running the program
 	@scripts/deps.sh lint

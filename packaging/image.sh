@@ -1,9 +1,11 @@
 #!/bin/sh
 # Makes an OCI image of the built program: what it needs of this Debian and no more, no shell, no user but a number.
 #   packaging/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
-# The same sources on the same packages make the same image: its times are the commit's. No network, no daemon.
+# and a bill of materials in DIRECTORY/sbom.cdx.json. The same sources on the same packages make the same image: its times are the
+# commit's. For another architecture: CROSS=aarch64-linux-gnu. No network, no daemon.
 set -eu
 cd "$(dirname "$0")/.."
+. packaging/libraries.sh
 build=$1 out=$2 version=$3
 epoch=${SOURCE_DATE_EPOCH:-$(scripts/git.sh log -1 --format=%ct)}
 root=$out/root
@@ -12,26 +14,23 @@ mkdir -p "$root/usr/bin" "$root/usr/lib/lunarch" "$root/usr/share" "$root/etc/ss
   "$root/var/lib/dpkg/status.d" "$root/tmp" "$out/home"
 chmod 1777 "$root/tmp"
 
+libraries "$build" "$out"
+cut -d' ' -f2 "$out/libraries" "$out/system" >"$out/files"
+
 # Debian's /lib is a link to /usr/lib, and the loader is named by way of it.
 ln -s usr/lib "$root/lib"
-[ ! -e /lib64 ] || { ln -s usr/lib64 "$root/lib64" && mkdir -p "$root/usr/lib64"; }
+! grep -q '^/lib64/' "$out/files" || { ln -s usr/lib64 "$root/lib64" && mkdir -p "$root/usr/lib64"; }
 
 cp "$build/lunarch" "$root/usr/bin/"
 cp "$build"/modules/*.so "$root/usr/lib/lunarch/"
-strip --strip-unneeded "$root/usr/bin/lunarch" "$root"/usr/lib/lunarch/*.so
+"$(tool strip)" --strip-unneeded "$root/usr/bin/lunarch" "$root"/usr/lib/lunarch/*.so
 
 # The libraries of the program and of its modules, under the names that they are asked for; and the loader.
-ldd "$build/lunarch" "$build"/modules/*.so | awk '$2 == "=>" && $3 ~ "^/" { print $3 } $1 ~ "^/" && $2 ~ "^\\(" { print $1 }' >"$out/found"
-# Beside what ldd sees: MariaDB's ways to log in, and what pthread_cancel(3) opens.
-{
-  sort -u "$out/found"
-  ls /usr/lib/*/libmariadb3/plugin/*.so /lib/*/libgcc_s.so.1
-} >"$out/libraries"
 while read -r library; do
   case $library in /usr/*) place=$root$library ;; *) place=$root/usr$library ;; esac
   mkdir -p "${place%/*}"
   cp -L "$library" "$place"
-done <"$out/libraries"
+done <"$out/files"
 
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 mkdir "$root/usr/share/zoneinfo"
@@ -42,12 +41,16 @@ printf 'root:x:0:0:root:/:/sbin/nologin\nlunarch:x:65532:65532:lunarch:/var/lib/
 printf 'root:x:0:\nlunarch:x:65532:\n' >"$root/etc/group"
 
 # Which packages that is all of, as scanners for known weaknesses read it, and under which licences.
-while read -r library; do
-  dpkg-query -S "$library" 2>/dev/null || dpkg-query -S "$(readlink -f "$library")" 2>/dev/null || dpkg-query -S "/usr$library"
-done <"$out/libraries" | cut -d: -f1 | sort -u >"$out/packages"
-printf 'ca-certificates\ntzdata\n' >>"$out/packages"
+{
+  sed 's| /usr/| /|; s| /| usr/|' "$out/system" "$out/libraries"
+  sed 's|[^ ]*$|usr/bin/lunarch (linked in)|' "$out/linked"
+  printf 'ca-certificates etc/ssl/certs/ca-certificates.crt\ntzdata usr/share/zoneinfo\n'
+} >"$out/inside"
+packaging/sbom.py "$version" "$epoch" <"$out/inside" >"$out/sbom.cdx.json"
+cut -d' ' -f1 "$out/inside" | sort -u >"$out/packages"
 while read -r package; do
-  dpkg-query -s "$package" | sed '/^Conffiles:/,/^[^ ]/{/^Conffiles:/d;/^ /d}' >"$root/var/lib/dpkg/status.d/$package"
+  dpkg-query -s "$package" | sed '/^Conffiles:/,/^[^ ]/{/^Conffiles:/d;/^ /d}' >"$root/var/lib/dpkg/status.d/${package%:*}"
+  package=${package%:*}
   mkdir -p "$root/usr/share/doc/$package"
   cp -L "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/"
 done <"$out/packages"
@@ -64,7 +67,7 @@ oci() {
 container=$(oci from scratch)
 oci add --quiet --chown 0:0 "$container" "$root" / >/dev/null
 oci add --quiet --chown 65532:65532 "$container" "$out/home" /var/lib/lunarch >/dev/null
-oci config --user 65532:65532 --workingdir /var/lib/lunarch --entrypoint '["/usr/bin/lunarch"]' --cmd run --stop-signal SIGTERM \
+oci config --arch "$architecture" --user 65532:65532 --workingdir /var/lib/lunarch --entrypoint '["/usr/bin/lunarch"]' --cmd run --stop-signal SIGTERM \
   --env PATH=/usr/bin --env HOME=/var/lib/lunarch --env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
   --label org.opencontainers.image.title=lunarch --label org.opencontainers.image.version="$version" \
   --label org.opencontainers.image.description="Run one Lua script, or one command, on many machines; exactly one of them works" \

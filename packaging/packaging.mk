@@ -37,9 +37,12 @@ image: all ## an OCI image, in build/image/oci: the program, its modules and wha
 	@scripts/deps.sh image
 	@packaging/image.sh $(BUILD) $(BUILD)/image '$(VERSION)'
 
+tarball: all man $(BUNDLED) ## an archive that runs wherever it is unpacked, in build/tarball: the program, its modules and their libraries
+	@packaging/tarball.sh $(BUILD) $(BUILD)/tarball '$(VERSION)'
+
 deb: ## Debian's packages, in build/deb: the program, and one for each store's library
 	@scripts/deps.sh deb
 	@packaging/deb.sh $(BUILD)/deb
 	@ls -l $(BUILD)/deb/*.deb | awk '{ printf "%8d %s\n", $$5, $$NF }'
 
-.PHONY: man install uninstall image deb
+.PHONY: man install uninstall image tarball deb

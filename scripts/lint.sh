@@ -6,8 +6,8 @@ scripts/git.sh rev-parse HEAD >/dev/null # who asks it for the files below would
 lua5.4 scripts/rooms.lua --check
 lua5.4 scripts/words.lua
 scripts/git.sh ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
-black --quiet --check tests scripts || { echo "the Python is not as black writes it: run make format"; exit 1; }
-flake8 tests scripts
+black --quiet --check tests scripts packaging || { echo "the Python is not as black writes it: run make format"; exit 1; }
+flake8 tests scripts packaging
 scripts/git.sh ls-files '*.py' | xargs mypy --no-error-summary
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
 mkdir -p build/lint/cppcheck
@@ -28,7 +28,7 @@ for example in examples/[a-z]*.lua; do
   grep -qF "(../$example)" docs/cookbook.md || { echo "docs/cookbook.md: its table of examples has no row for $example"; exit 1; }
   grep -qF "$name.lua" tests/examples/*.py || { echo "$example: nothing in tests/examples runs it"; exit 1; }
 done
-shellcheck scripts/*.sh packaging/*.sh tests/lib/*.sh .ci/run
+shellcheck scripts/*.sh packaging/*.sh packaging/*/*.sh tests/lib/*.sh .ci/run
 # What each mutant changes is there, once.
 tests/sim/mutants.py --check
 # What is said of an entry of the tests' queue is said of one that is there.

@@ -136,7 +136,7 @@ servers: go-deps ## builds the servers that come as Go modules, once for all clo
 test-entries: ## prints the entries of test-every, one a line
 	@printf '%s\n' $(EVERY_QUEUE)
 
-built-plain: all $(BUILD)/hasty/lunarch man $(UNIT) $(BUILD)/sim $(BUILD)/conform
+built-plain: all $(BUNDLED) $(BUILD)/hasty/lunarch man $(UNIT) $(BUILD)/sim $(BUILD)/conform
 built-asan:
 	@$(MAKE) -j $$(nproc) BUILD=build/asan WERROR= HARDEN= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
 asan-programs: all $(BUILD)/conform $(UNIT)
@@ -182,6 +182,12 @@ test-kube: kube-server ## the Kubernetes lock on a real API server, beside real 
 test-deb: export LIMIT=7200
 test-deb: deb s3-servers consul-server kube-server ## the packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror
 	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,packages five_commands booted)
+
+test-tarball: export LIMIT=3600
+test-tarball: test-deps tarball ## the archive of make tarball in a Debian 13 of its own: needs root, debootstrap and a Debian mirror
+	@scripts/deps.sh deb && scripts/deps.sh image
+	@$(call PIP_BUILD,sbom) tests/cluster/debian/sbom_requirements.txt
+	@$(QUEUE) $(patsubst %,plain:tests/%.py,install/tarball cluster/debian/tarball)
 
 test-previous: test-deps built-previous ## the version before this one beside it on one lock
 	@$(MAKE) all
@@ -311,4 +317,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

@@ -24,32 +24,40 @@ const char *module_name(size_t i)
 }
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
-static int module_path(const char *name, char *out, size_t size)
+bool module_file(const char *file, char *out, size_t size)
 {
 	static const char *const places[] = { "modules", "../lib/lunarch" };
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
 	if (n < 0)
-		return -1;
+		return false;
 	self[n] = '\0';
 	char *slash = strrchr(self, '/');
 	if (!slash)
-		return -1;
+		return false;
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		int len = snprintf(out, size, "%s/%s/%s.so", self, places[i], name);
+		int len = snprintf(out, size, "%s/%s/%s", self, places[i], file);
 		if (len > 0 && (size_t)len < size && access(out, F_OK) == 0)
-			return 0;
+			return true;
 	}
-	return -1;
+	return false;
+}
+
+static bool module_path(const char *name, char *out, size_t size)
+{
+	char file[64];
+	int len = snprintf(file, sizeof file, "%s.so", name);
+
+	return len > 0 && (size_t)len < sizeof file && module_file(file, out, size);
 }
 
 bool module_installed(const char *name)
 {
 	char path[PATH_MAX];
 
-	return module_path(name, path, sizeof path) == 0;
+	return module_path(name, path, sizeof path);
 }
 
 static size_t module_index(const char *name)
@@ -91,7 +99,7 @@ const struct module *module_open(const char *name, struct err *err)
 {
 	char path[PATH_MAX];
 
-	if (module_path(name, path, sizeof path) < 0) {
+	if (!module_path(name, path, sizeof path)) {
 		module_missing(name, err);
 		return NULL;
 	}

@@ -39,5 +39,9 @@ const struct module *module_open(const char *name, struct err *err);
 /* Whether the file exists. false: this program was built or installed without it. */
 bool module_installed(const char *name);
 
+/* The path of a file, or a directory, that was installed with the modules, in the directory where they are: what the
+ * tarball brings of libraries that are no modules (packaging/tarball.sh). false: there is none. */
+bool module_file(const char *file, char *out, size_t size);
+
 /* The names of the modules that a build can have, by number. NULL: there are no more. */
 const char *module_name(size_t i);

@@ -1,10 +1,28 @@
 #include "script/bind.h"
 
+#include "base/module.h"
+
 #include <lauxlib.h>
+#include <limits.h>
+#include <lualib.h>
 #include <math.h>
 #include <stdarg.h>
 
 #define ERROR_TYPE "lunarch.error"
+
+void bind_libraries(lua_State *L)
+{
+	char own[PATH_MAX];
+
+	luaL_openlibs(L);
+	if (!module_file("lua", own, sizeof own))
+		return;
+	lua_getglobal(L, "package");
+	lua_getfield(L, -1, "cpath");
+	lua_pushfstring(L, "%s;%s/?.so", lua_tostring(L, -1), own);
+	lua_setfield(L, -3, "cpath");
+	lua_pop(L, 2);
+}
 
 static int error_tostring(lua_State *L)
 {

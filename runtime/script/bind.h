@@ -11,6 +11,10 @@
 #include <lua.h>
 #include <stdbool.h>
 
+/* Opens Lua's own libraries. `require` also finds modules in C that were installed with ours (the tarball's lua-cjson),
+ * after the system's. [-0, +0, e] */
+void bind_libraries(lua_State *L);
+
 /* These add to the table at the top of the stack. */
 void bind_tasks(lua_State *L);    /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
 void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */

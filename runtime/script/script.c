@@ -231,8 +231,8 @@ struct script *script_new(const struct script_spec *spec)
 	lua_atpanic(s->L, script_on_panic);
 	s->sched = sched_new(spec->loop, spec->timeline, spec->page, s->L);
 	lua_pushboolean(s->L, 1);
-	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* luaL_openlibs then ignores LUA_PATH and the like */
-	luaL_openlibs(s->L);
+	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* then Lua ignores LUA_PATH and the like */
+	bind_libraries(s->L);
 	s->metrics = metrics_new(s);
 	open_prelude(s);
 	return s;

@@ -453,7 +453,7 @@ int testing_run(const char *path, testing_fault *fault, int first, int *count, s
 
 	if (!t.L)
 		return err_set(err, ERR_SYSTEM, "out of memory");
-	luaL_openlibs(t.L);
+	bind_libraries(t.L);
 	t.events = new_reference(t.L);
 	t.answer = new_reference(t.L);
 	lua_pushcfunction(t.L, traceback);

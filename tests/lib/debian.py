@@ -48,9 +48,9 @@ def made(directory: str = os.path.join(ROOT, "build", "deb")) -> dict[str, str]:
     return {os.path.basename(f).split("_")[0]: f for f in files}
 
 
-def bootstrap(root: str, *options: str) -> None:
+def bootstrap(root: str, *options: str, suite: str = "bookworm") -> None:
     """A Debian in root that reaches the mirror as this machine does."""
-    run("debootstrap", *options, "bookworm", root)
+    run("debootstrap", *options, suite, root)
     shutil.copy("/etc/resolv.conf", os.path.join(root, "etc", "resolv.conf"))
     for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
         shutil.copy(name, os.path.join(root, "etc", "apt", "apt.conf.d"))

@@ -1,5 +1,6 @@
 #include "net/http/http_internal.h"
 
+#include "base/authorities.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -147,6 +148,15 @@ static void set_text(CURL *easy, CURLoption blob, const char *text, CURLoption f
 		curl_easy_setopt(easy, file, path);
 }
 
+static void set_authorities(CURL *easy)
+{
+	const char *preset = curl_version_info(CURLVERSION_NOW)->cainfo;
+	const char *file = preset ? authorities_file(preset) : NULL;
+
+	if (file)
+		curl_easy_setopt(easy, CURLOPT_CAINFO, file);
+}
+
 static void set_tls(struct http_call *c, const struct http_tls *t)
 {
 	CURL *e = c->easy;
@@ -263,6 +273,7 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 		return -1;
 	set_method(c, r);
 	set_way(c, r);
+	set_authorities(c->easy);
 	if (r->tls)
 		set_tls(c, r->tls);
 	CURLcode code = curl_easy_setopt(c->easy, CURLOPT_URL, c->tls_url ? c->tls_url : r->url);

@@ -1,5 +1,6 @@
 #include "net/tls/tls.h"
 
+#include "base/authorities.h"
 #include "base/mem.h"
 #include "base/module.h"
 
@@ -129,11 +130,12 @@ static int tls_result(struct tls *t, int rc, struct err *err)
 static int context_load(SSL_CTX *ctx, const struct tls_settings *s, struct err *err)
 {
 	const char *key = s->key_file ? s->key_file : s->cert_file;
+	const char *ca = s->ca_file ? s->ca_file : authorities_file(X509_get_default_cert_dir());
 
-	if (s->ca_file && SSL_CTX_load_verify_file(ctx, s->ca_file) != 1)
-		return err_set(err, ERR_MISSING, "cannot use the certificate authorities in %s: %s", s->ca_file,
+	if (ca && SSL_CTX_load_verify_file(ctx, ca) != 1)
+		return err_set(err, ERR_MISSING, "cannot use the certificate authorities in %s: %s", ca,
 		               openssl_reason());
-	if (!s->ca_file && SSL_CTX_set_default_verify_paths(ctx) != 1)
+	if (!ca && SSL_CTX_set_default_verify_paths(ctx) != 1)
 		return err_set(err, ERR_MISSING, "cannot read the system's certificate authorities: %s",
 		               openssl_reason());
 	if (s->cert_file && SSL_CTX_use_certificate_chain_file(ctx, s->cert_file) != 1)

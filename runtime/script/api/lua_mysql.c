@@ -1,3 +1,4 @@
+#include "base/authorities.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
@@ -9,6 +10,7 @@
 #include <ev.h>
 #include <fcntl.h>
 #include <lauxlib.h>
+#include <limits.h>
 #include <math.h>
 #include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
@@ -347,7 +349,8 @@ static void set_tls(lua_State *L, int spec, MYSQL *my)
 	mysql_optionsv(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
 	if (verify)
 		set_verification(my);
-	set_text(my, MYSQL_OPT_SSL_CA, field(L, spec, "ca"));
+	const char *ca = *field(L, spec, "ca") ? field(L, spec, "ca") : authorities_file(X509_get_default_cert_dir());
+	set_text(my, MYSQL_OPT_SSL_CA, ca ? ca : "");
 	set_text(my, MYSQL_OPT_SSL_CERT, field(L, spec, "cert"));
 	set_text(my, MYSQL_OPT_SSL_KEY, field(L, spec, "key"));
 }
@@ -368,9 +371,12 @@ static MYSQL *handle_new(lua_State *L, int spec, unsigned timeout)
 	unsigned local_infile = 0;
 	unsigned protocol = *field(L, spec, "unix") ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
 	size_t packet = PACKET_MAX;
+	char plugins[PATH_MAX];
 
 	if (!my)
 		return NULL;
+	if (module_file("deps/plugin", plugins, sizeof plugins)) /* else where the library was built to look */
+		mysql_optionsv(my, MYSQL_PLUGIN_DIR, plugins);
 	mysql_optionsv(my, MYSQL_OPT_NONBLOCK, 0);
 	mysql_optionsv(my, MYSQL_OPT_CONNECT_TIMEOUT, &timeout);
 	mysql_optionsv(my, MYSQL_OPT_READ_TIMEOUT, &timeout);
