@@ -12,7 +12,6 @@ root=$out/root
 rm -rf "$out"
 mkdir -p "$root/usr/bin" "$root/usr/lib/lunarch" "$root/usr/share" "$root/etc/ssl/certs" "$root/etc/lunarch" \
   "$root/var/lib/dpkg/status.d" "$root/tmp" "$out/home"
-chmod 1777 "$root/tmp"
 
 libraries "$build" "$out"
 cut -d' ' -f2 "$out/libraries" "$out/system" >"$out/files"
@@ -56,6 +55,8 @@ while read -r package; do
 done <"$out/packages"
 mkdir -p "$root/usr/share/doc/lunarch"
 cp LICENSE "$root/usr/share/doc/lunarch/copyright"
+chmod -R u=rwX,go=rX "$root" # whatever umask the checkout was made with
+chmod 1777 "$root/tmp"
 find "$root" "$out/home" -exec touch --no-dereference --date "@$epoch" {} +
 
 # A store of its own, which nothing else on this machine sees: vfs needs no right to mount.

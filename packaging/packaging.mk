@@ -45,4 +45,9 @@ deb: ## Debian's packages, in build/deb: the program, and one for each store's l
 	@packaging/deb.sh $(BUILD)/deb
 	@ls -l $(BUILD)/deb/*.deb | awk '{ printf "%8d %s\n", $$5, $$NF }'
 
-.PHONY: man install uninstall image tarball deb
+# MORE=directory...: what was built on another Debian, or for another architecture.
+release: ## all files of a release of what is committed, in build/release: sources, packages, archive, image, notes, checksums
+	@scripts/deps.sh deb && scripts/deps.sh image
+	@packaging/release.sh $(BUILD) '$(VERSION)' $(MORE)
+
+.PHONY: man install uninstall image tarball deb release

@@ -42,7 +42,7 @@ glibc=$(glibc_needed "$root/bin/lunarch" "$lib"/*.so "$lib"/*/*.so "$lib"/*/*/*.
   packaging/sbom.py --text "$version" "$epoch" <"$out/inside"
 } >"$root/README"
 
-find "$root" -type d -exec chmod 755 {} +
+chmod -R u=rwX,go=rX "$root" # whatever umask the checkout was made with
 tar -C "$out" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 cp "$doc/sbom.cdx.json" "$out/$name.cdx.json"
 echo "tarball: $out/$name.tar.gz, $(du -k "$out/$name.tar.gz" | cut -f1) KB, $(du -sk "$root" | cut -f1) KB unpacked; needs glibc $glibc"

@@ -189,6 +189,11 @@ test-tarball: test-deps tarball ## the archive of make tarball in a Debian 13 of
 	@$(call PIP_BUILD,sbom) tests/cluster/debian/sbom_requirements.txt
 	@$(QUEUE) $(patsubst %,plain:tests/%.py,install/tarball cluster/debian/tarball)
 
+test-release: export LIMIT=7200
+test-release: ## make release twice, in two directories: the same bytes. Needs root
+	@scripts/deps.sh deb && scripts/deps.sh image
+	@$(QUEUE) plain:tests/cluster/debian/release.py
+
 test-previous: test-deps built-previous ## the version before this one beside it on one lock
 	@$(MAKE) all
 	@$(QUEUE) $(PREVIOUS_QUEUE)
@@ -317,4 +322,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-release test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
