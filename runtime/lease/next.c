@@ -3,6 +3,8 @@
 #define SLOWEST 16         /* times L: the longest pause between looks at N, after refused or useless tries */
 #define LONGEST_PREEMPT 64 /* times the option preempt_after: short terms make the wait no longer than this */
 
+#define SOONEST 7          /* times P is halved before the leader's first look for the answer to its request */
+
 /* ---- pauses ---- */
 
 static nsec pause_up_to(struct next_machine *s, nsec d)
@@ -45,6 +47,16 @@ static void next_within(struct next_machine *s, struct instant from, nsec slack)
 static nsec slack(const struct next_machine *s)
 {
 	return s->options.retry < s->options.lease / 4 ? s->options.retry : s->options.lease / 4;
+}
+
+/* Whoever asked for the hand-over waits. An answer comes in milliseconds where the store tells of changes, else when the
+ * candidate polls. So the leader looks soon, then ever later, up to P. */
+static void look_for_answer(struct next_machine *s, struct instant now)
+{
+	nsec pause = s->options.retry >> (s->wanted.looks < SOONEST ? SOONEST - s->wanted.looks : 0);
+
+	s->wanted.looks++;
+	next_by(s, instant_add(now, pause));
 }
 
 /* ---- what it knows ---- */
@@ -274,8 +286,9 @@ static void next_on_handover(struct next_machine *s, const struct next_event *e,
 	s->wanted.request = e->request;
 	s->wanted.identity = e->identity;
 	s->wanted.by = instant_add(now, e->timeout);
+	s->wanted.looks = 0;
 	a->set |= NEXT_DO_PUBLISH;
-	next_by(s, instant_add(now, s->options.retry));
+	look_for_answer(s, now);
 }
 
 static bool next_done(struct next_machine *s, const struct next_event *e)
@@ -315,6 +328,8 @@ static void leader_looked(struct next_machine *s, const struct next_sight *sight
 		next_at(s, instant_add(now, s->options.retry));
 	else
 		next_within(s, instant_add(now, s->options.lease), slack(s));
+	if (s->wanted.request)
+		look_for_answer(s, now);
 }
 
 static void next_on_read(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *a)

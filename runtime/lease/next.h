@@ -181,6 +181,7 @@ struct next_machine {
 	struct {
 		uint64_t request, identity;
 		struct instant by;
+		int looks; /* at N, for its answer */
 	} wanted;
 };
 

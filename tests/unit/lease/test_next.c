@@ -405,16 +405,19 @@ static void wanted_rules(void)
 	step(1, (struct next_event){ .kind = NEXT_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
 	ok((a.set & NEXT_DO_PUBLISH) && next_wants(&s, now_is, &request, &identity) && request == 77 && identity == 3,
 	   "a leader publishes whom it wants");
-	is_int(next_wait(&s, at(1)), 2 * SEC, "and looks every P");
-	tick(3);
+	is_int(next_wait(&s, at(1)), 2 * SEC / 128, "and looks soon");
+	for (int i = 0; i < 28; i++)
+		tick(1 + 0.1 * i), read_done(1 + 0.1 * i, nominee(2, 20));
+	ok(next_wait(&s, now_is) > SEC && next_wait(&s, now_is) <= 2 * SEC, "and then ever later, up to P");
+	tick(6);
 	struct next_sight answer = nominee(3, 21);
 	answer.answers = 77;
-	read_done(3, answer);
-	ok((a.set & NEXT_DO_HAND_OVER) && a.why == NEXT_REQUEST && a.request == 77 && published(3) == 3,
+	read_done(6, answer);
+	ok((a.set & NEXT_DO_HAND_OVER) && a.why == NEXT_REQUEST && a.request == 77 && published(6) == 3,
 	   "it hands over to the one that answers");
-	step(4, (struct next_event){ .kind = NEXT_EV_HANDOVER, .request = 78, .timeout = SEC });
+	step(7, (struct next_event){ .kind = NEXT_EV_HANDOVER, .request = 78, .timeout = SEC });
 	ok((a.set & NEXT_DO_NO_HANDOVER) && a.request == 78, "once");
-	role(5, NEXT_STANDBY, 0);
+	role(8, NEXT_STANDBY, 0);
 	ok(!(a.set & NEXT_DO_NO_HANDOVER) && !next_wants(&s, now_is, &request, &identity), "and the request is over");
 	lead(false, 0);
 	step(1, (struct next_event){ .kind = NEXT_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
