@@ -1,7 +1,7 @@
 -- starter.lua: say here what it does.
 --   lunarch check starter.lua        shows the plan, changes nothing
 --   lunarch test starter_test.lua    its tests: no waiting, no lock, no program is run
---   lunarch run starter.lua          on every machine; --lock says where they meet
+--   lunarch run starter.lua          on every machine; --lock says where they meet (with --poke auto, if that is s3:// or mysql://)
 
 -- One round of the work. The token grows with every new leader: hand it on, and let the receiver refuse a smaller one.
 local function work(term, done)

@@ -21,8 +21,8 @@ $(BUILD)/hasty/term_hooks.o: runtime/term/term_hooks.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DTERM_BACK_OFF_FIRST_MS=20 -MMD -MP -c -o $@ $<
 
-SIM_SRC := $(patsubst %,tests/sim/%.c,sim sim_next main) $(patsubst %,runtime/lease/%.c,lease lease_times lease_waits next) runtime/locks/lock_failover.c $(patsubst %,runtime/base/%.c,clock err)
-$(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.h,lease lease_internal next) runtime/locks/lock_failover.h
+SIM_SRC := $(patsubst %,tests/sim/%.c,sim sim_next main) $(patsubst %,runtime/lease/%.c,lease lease_times lease_waits next poke) runtime/locks/lock_failover.c $(patsubst %,runtime/base/%.c,clock err)
+$(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.h,lease lease_internal next poke) runtime/locks/lock_failover.h
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(SIM_SRC)

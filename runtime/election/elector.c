@@ -236,6 +236,8 @@ static void elector_follow(struct elector *e)
 	                                                                   : NEXT_LEADER;
 	const char *lacks = elector_lacks(e);
 
+	if (role != NEXT_STANDBY)
+		poke_stop(e);
 	next_link_role(e->next, role, role == NEXT_LEADER ? lease_term(e->lease) : 0);
 	next_link_ready(e->next, role == NEXT_LEADER ? NULL : lacks, e->next_options.priority);
 	next_link_awake(e->next);
@@ -314,7 +316,14 @@ static void elector_on_say(void *arg, enum log_level level, const char *event, c
 	elector_say(arg, level, event, "%s", text);
 }
 
+static void elector_on_agreed(void *arg)
+{
+	elector_step(arg, (struct lease_event){ .kind = LEASE_EV_SOON });
+}
+
 static const struct next_link_callbacks next_callbacks = {
+	.agreed = elector_on_agreed,
+	.listen = poke_listen,
 	.namesake = meet_namesake,
 	.next = elector_on_next,
 	.publish = elector_on_publish,
@@ -450,6 +459,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->next = next_link_new(&next, &next_callbacks, e);
 	timer_init(e->timeline, &e->timer, elector_on_timer);
 	handover_init(e);
+	poke_init(e, c->pokes);
 	e->due = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return e;
 }
@@ -587,6 +597,7 @@ void elector_free(struct elector *e)
 	handover_fini(e);
 	e->closing = true;
 	next_link_free(e->next);
+	poke_fini(e);
 	timer_stop(e->timeline, &e->timer);
 	death_watch_forget(&e->death_watch);
 	e->lock->ops->close(e->lock);

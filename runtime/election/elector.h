@@ -16,6 +16,7 @@
 struct ev_loop;
 struct elector;
 struct death_watches;
+struct poke_sockets;
 struct timeline;
 
 /* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive it */
@@ -24,6 +25,7 @@ struct elector_config {
 	struct timeline *timeline; /* for its timer */
 	const struct proof_self *self;
 	struct death_watches *death_watches; /* NULL: no take-over on proof of death */
+	struct poke_sockets *pokes;          /* NULL: none is heard or sent; else they outlive the elector */
 	const char *lock;                    /* URL */
 	struct lock *opened;  /* the lock, if it is opened already: taken, once elector_new succeeds; else NULL */
 	uint32_t seed;        /* of the polling's jitter; 0: random */
@@ -178,6 +180,8 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 
 	struct elector_next next;
 	const struct record *record; /* as it was last seen; nobody holds it where there is none */
+	uint64_t pokes_sent, pokes_heard;
+	const char *poke; /* where this candidate hears a poke while it comes next; "": nowhere */
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 

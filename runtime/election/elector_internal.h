@@ -1,8 +1,8 @@
 /* The memory of an elector (elector.h), and the functions that its files call in each other.
  * Not for other rooms or files, which use elector.h's functions.
  * Used by elector.c (events, terms, who comes next), elector_record.c (reads and writes), elector_report.c (what
- * others are told and may ask), elector_handover.c (a hand-over that somebody has asked for) and elector_say.c (the
- * log, and trouble with the store). */
+ * others are told and may ask), elector_handover.c (a hand-over that somebody has asked for), elector_poke.c (who is
+ * told to look at the lock) and elector_say.c (the log, and trouble with the store). */
 #pragma once
 
 #include "election/author.h"
@@ -10,6 +10,7 @@
 #include "election/decisions.h"
 #include "election/elector.h"
 #include "election/next_link.h"
+#include "election/poke_socket.h"
 #include "election/readiness.h"
 #include "election/saves.h"
 #include "loop/timeline.h"
@@ -84,6 +85,13 @@ struct elector {
 		struct timer timer;
 		struct instant released_at;
 	} handover;
+	/* Pokes (lease/poke.h). pokes NULL: there are none. */
+	struct poke_sockets *pokes;
+	struct poke_ear ear;
+	struct advice_candidate poke_to; /* whom the write under way concerns; its poke is "": nobody who hears one */
+	char poked_for[33];              /* the request to hand over of which a poke has told */
+	char *poke_trouble;              /* why it does not listen; NULL: it does, or need not */
+	uint64_t pokes_sent, pokes_heard;
 	bool finishing, left;     /* LEASE_DO_FINISHED has come, and is passed on once the next record is settled */
 	struct instant finish_by; /* when LEASE_DO_FINISHED is passed on at the latest */
 };
@@ -114,6 +122,16 @@ void handover_refused(struct elector *e, const char *why); /* the term goes on *
 void handover_released(struct elector *e);                 /* the release is on its way */
 void handover_leader(struct elector *e, const struct elector_leader *l);
 void handover_fini(struct elector *e); /* a request that is under way gets its answer */
+
+/* elector_poke.c. They do nothing where there are no pokes. */
+void poke_init(struct elector *e, struct poke_sockets *pokes);
+void poke_listen(void *arg, struct advice_candidate *who); /* arg: the elector; as in next_link_callbacks */
+void poke_stop(struct elector *e);                         /* it does not stand by, so it need not listen */
+/* A write of the record begins, for this purpose. advice: of the term, or NULL. Once the store has taken that write,
+ * poke_tell sends one poke to the candidate that it concerns. */
+void poke_plan(struct elector *e, enum lease_write what, const struct advice *advice);
+void poke_tell(struct elector *e);
+void poke_fini(struct elector *e);
 
 /* elector_say.c. */
 void elector_say(struct elector *e, enum log_level level, const char *event, const char *fmt, ...)

@@ -187,6 +187,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 {
 	enum lease_write what = e->writing;
 
+	poke_tell(e);
 	elector_contact_good(e);
 	e->version = r->version;
 	record_take(&e->seen, e->written);
@@ -329,6 +330,7 @@ void elector_write(void *arg, const struct lease_actions *a)
 
 	if (a->write == LEASE_RELEASE && advises && *advice.next.identity)
 		mem_replace(&e->given, advice.next.identity);
+	poke_plan(e, a->write, advises ? &advice : NULL);
 	e->op = a->op;
 	e->writing = a->write;
 	record_init(r);

@@ -120,6 +120,9 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,
 		.transitions = e->transitions,
+		.pokes_sent = e->pokes_sent,
+		.pokes_heard = e->pokes_heard,
+		.poke = poke_ear_address(&e->ear),
 	};
 	lease_stands(e->lease, now, &out->standing);
 	out->worker = e->readiness.user;

@@ -224,6 +224,8 @@ static void link_on_written(void *arg, const struct lock_result *r)
 	}
 	drop_written(l);
 	link_step(l, e);
+	if (e.sight.mine && e.sight.answers)
+		l->cb->agreed(l->arg);
 	if (r->outcome == LOCK_OK || (e.refused && outcome_of_write(r) == WRITE_FULL))
 		l->cb->written(l->arg, r);
 }
@@ -250,6 +252,7 @@ static void start_write(struct next_link *l, const struct next_actions *a, struc
 		advice_set(n.who.address, l->author->address);
 		snprintf(n.who.incarnation, sizeof n.who.incarnation, "%s", l->author->incarnation);
 		n.who.priority = l->machine.priority;
+		l->cb->listen(l->arg, &n.who);
 	}
 	if (!a->nobody && a->answers && a->answers == next_record_request(l->wanted))
 		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);

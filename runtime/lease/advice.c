@@ -27,19 +27,23 @@ struct part_field {
 };
 
 #define AT(field) offsetof(struct advice, field), sizeof(((struct advice *)0)->field) /* NOLINT */
-#define FIELDS_MAX 5
+#define FIELDS_MAX 6
 
 /* In the order in which they are printed. A part other than the nomination is present if its first field is. */
 static const struct part_field parts[][FIELDS_MAX] = {
 	[ADVICE_NEXT] = { { "identity", TEXT, true, AT(next.identity) },
 	                  { "incarnation", NAME, true, AT(next.incarnation) },
 	                  { "address", TEXT, false, AT(next.address) },
-	                  { "priority", PRIORITY, false, AT(next.priority) } },
+	                  { "priority", PRIORITY, false, AT(next.priority) },
+	                  { "poke", TEXT, false, AT(next.poke) },
+	                  { "pokeKey", NAME, false, AT(next.poke_key) } },
 	[ADVICE_FOR] = { { "identity", TEXT, true, AT(given.identity) },
 	                 { "incarnation", NAME, true, AT(given.incarnation) },
 	                 { "handedOver", FLAG, false, AT(handed_over) } },
 	[ADVICE_WANTED] = { { "name", NAME, true, AT(wanted.name) }, { "identity", TEXT, true, AT(wanted.identity) } },
 	[ADVICE_NOMINATION] = { { "priority", PRIORITY, false, AT(nomination.priority) },
+	                        { "poke", TEXT, false, AT(nomination.poke) },
+	                        { "pokeKey", NAME, false, AT(nomination.poke_key) },
 	                        { "answers", NAME, false, AT(nomination.answers) },
 	                        { "declines", NAME, false, AT(nomination.declines) },
 	                        { "why", TEXT, false, AT(nomination.why) } },

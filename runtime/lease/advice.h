@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "lease/poke.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@ struct advice_candidate {
 	char incarnation[37];
 	char address[ADVICE_TEXT_MAX + 1]; /* "": none */
 	int64_t priority;
+	char poke[POKE_ADDRESS + 1], poke_key[POKE_KEY + 1]; /* where it hears a poke, and by which key; "": nowhere */
 };
 
 /* Each part names the term that wrote it, and counts only in that term. A version of Lunarch that does not know the
@@ -39,6 +41,7 @@ struct advice {
 	struct {
 		bool is; /* the record is N: it holds a candidate, or nobody, and no election */
 		int64_t priority;
+		char poke[POKE_ADDRESS + 1], poke_key[POKE_KEY + 1]; /* the candidate's */
 		char answers[33];  /* the name of the request that this write of N answers; "": none */
 		char declines[33]; /* the request that the wanted candidate declines, whichever candidate N holds */
 		char why[ADVICE_TEXT_MAX + 1]; /* why it declines */

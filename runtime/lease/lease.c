@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#define SOONEST 7                   /* times P is halved before the first poll after LEASE_EV_SOON */
 #define SLOWEST (60 * NSEC_PER_SEC) /* the longest pause between tries that are refused */
 
 const char *lease_reason_name(enum lease_reason r)
@@ -67,11 +68,13 @@ nsec lease_longest_poll(const struct lease_times *t)
 	return t->retry + t->retry / 1000 * POLL_SPREAD;
 }
 
-/* P to 2.2 P, so that many standbys do not try at the same moment. */
+/* P to 2.2 P, so that many standbys do not try at the same moment; the first ones after LEASE_EV_SOON, sooner. */
 static nsec poll_period(struct lease *l)
 {
 	if (l->watching)
 		return l->times.lease;
+	if (l->soon > 0)
+		return l->times.retry >> l->soon--;
 	return l->times.retry + l->times.retry / 1000 * (nsec)(noise(l) % POLL_SPREAD);
 }
 
@@ -772,6 +775,10 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 		return;
 	case LEASE_EV_RENEW:
 		l->renew_due = true;
+		return;
+	case LEASE_EV_SOON:
+		l->soon = SOONEST;
+		l->next_poll = instant_min(l->next_poll, instant_add(now, poll_period(l)));
 		return;
 	}
 }

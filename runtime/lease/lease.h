@@ -120,6 +120,7 @@ enum lease_event_kind {
 	LEASE_EV_PAUSE,   /* stop campaigning; the running term goes on */
 	LEASE_EV_SAVE,    /* save: the script wants its checkpoint in the record; answered by SAVED or UNSAVED */
 	LEASE_EV_RENEW,   /* what the next renewal says is to be in the record soon: it is due now */
+	LEASE_EV_SOON,    /* a standby: the lock is about to be released for it, so it polls soon, then ever later */
 	LEASE_EV_SENT,    /* write, sent_at: the write that LEASE_DO_WRITE asked for is about to be sent */
 };
 struct lease_event {

@@ -50,6 +50,7 @@ struct lease {
 	enum lease_write writing;
 	bool look_due, stale; /* a read is wanted next; a read must come before the next write, after a conflict */
 	struct instant next_look, next_try, next_poll;
+	int soon;          /* as often, the next poll comes twice as fast as the one after it (LEASE_EV_SOON) */
 	int setbacks;      /* how many writes in a row conflicted or had an unknown outcome */
 	int lows;          /* how many acquisitions in a row were released because their tokens were too low */
 	int refusals;      /* how many operations in a row were refused */

@@ -3,7 +3,7 @@
 #define SLOWEST 16         /* times L: the longest pause between looks at N, after refused or useless tries */
 #define LONGEST_PREEMPT 64 /* times the option preempt_after: short terms make the wait no longer than this */
 
-#define SOONEST 7          /* times P is halved before the leader's first look for the answer to its request */
+#define SOONEST 7 /* times P is halved before the leader's first look for the answer to its request */
 
 /* ---- pauses ---- */
 

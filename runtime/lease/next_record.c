@@ -23,6 +23,8 @@ void next_record_fill(struct record *r, const struct next_record *n)
 	r->advice = mem_zero(sizeof *r->advice);
 	r->advice->nomination.is = true;
 	r->advice->nomination.priority = n->who.priority;
+	snprintf(r->advice->nomination.poke, sizeof n->who.poke, "%s", n->who.poke);
+	snprintf(r->advice->nomination.poke_key, sizeof n->who.poke_key, "%s", n->who.poke_key);
 	snprintf(r->advice->nomination.answers, sizeof r->advice->nomination.answers, "%s", n->answers);
 }
 
@@ -57,6 +59,8 @@ bool next_record_read(const struct record *r, struct next_record *out)
 	}
 	snprintf(out->who.incarnation, sizeof out->who.incarnation, "%s", r->incarnation);
 	out->who.priority = a->nomination.priority;
+	snprintf(out->who.poke, sizeof out->who.poke, "%s", a->nomination.poke);
+	snprintf(out->who.poke_key, sizeof out->who.poke_key, "%s", a->nomination.poke_key);
 	snprintf(out->answers, sizeof out->answers, "%s", a->nomination.answers);
 	return true;
 }

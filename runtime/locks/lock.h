@@ -164,6 +164,9 @@ struct lock {
 	 * compare them with the store's. */
 	int64_t token_floor;
 	bool advice; /* it is a next record; lock_open_next sets it */
+	/* This machine's IP address on the last connection to the store; "": not known. A backend that has no notices says
+	 * it (election/poke_socket.h). */
+	char here[46];
 };
 
 /* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the state directory.

@@ -64,6 +64,7 @@ struct campaign_place campaign_place(struct program *p, const char *lock, bool s
 		                        .timeline = &p->timeline,
 		                        .self = &p->self,
 		                        .death_watches = p->death_watches,
+		                        .pokes = p->pokes,
 		                        .lock = lock,
 		                        .several = several };
 }
@@ -102,6 +103,7 @@ int campaign_open(struct campaign *c, const struct campaign_place *at, const str
 		.timeline = at->timeline,
 		.self = at->self,
 		.death_watches = at->death_watches,
+		.pokes = at->pokes,
 		.lock = at->lock,
 		.opened = opened,
 		.seed = at->seed,

@@ -35,6 +35,7 @@ struct campaign_place { /* what an election is opened in; as in elector_config *
 	struct timeline *timeline;
 	const struct proof_self *self;
 	struct death_watches *death_watches;
+	struct poke_sockets *pokes;
 	const char *lock;    /* URL */
 	struct lock *opened; /* a simulated one, beside which no Service is kept: taken or closed. NULL: it is opened */
 	const char *identity; /* NULL: as the settings say */

@@ -37,6 +37,9 @@ ROW("lunarch_handovers_total", "counter", ",why=\"request\"", COUNT, s->next.han
     "larger priority (--preempt), or by rotation (--max-term).")
 ROW("lunarch_handovers_total", NULL, ",why=\"priority\"", COUNT, s->next.handovers[NEXT_PRIORITY], NULL)
 ROW("lunarch_handovers_total", NULL, ",why=\"rotation\"", COUNT, s->next.handovers[NEXT_ROTATION], NULL)
+ROW("lunarch_pokes_total", "counter", ",what=\"sent\"", COUNT, s->pokes_sent,
+    "Datagrams by which a leader told its next to look at the lock (--poke), sent and heard by this process.")
+ROW("lunarch_pokes_total", NULL, ",what=\"heard\"", COUNT, s->pokes_heard, NULL)
 ROW("lunarch_service_published", "gauge", "", COUNT, e->service ? sv.published : NAN,
     "1 while this process keeps the address of its Service (--service); no series without one.")
 ROW("lunarch_service_failures_total", "counter", "", COUNT, e->service ? sv.failures : (long double)NAN,

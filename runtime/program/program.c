@@ -5,6 +5,7 @@
 #include "base/proc.h"
 #include "base/trust.h"
 #include "election/death_watch.h"
+#include "election/poke_socket.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
 #include "process/kernel.h"
@@ -259,6 +260,11 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	if (make_evidence(p, err) < 0)
 		return -1;
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
+	if (options_set(o, OPTION_POKE)) {
+		p->pokes = poke_sockets_new(p->loop, options_text(o, OPTION_POKE, NULL), err);
+		if (!p->pokes)
+			return -1;
+	}
 	watch_signals(p, signals);
 	watch_clock(p);
 	struct standing_source source = program_source(p);
@@ -316,6 +322,7 @@ void program_fini(struct program *p)
 	state_file_free(p->state_file);
 	changes_free(p->changes);
 	death_watches_free(p->death_watches);
+	poke_sockets_free(p->pokes);
 	lock_env_fini(&p->env);
 	offload_free(p->env.offload);
 	reaper_free(p->reaper);

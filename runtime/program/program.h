@@ -21,6 +21,7 @@
 #include <signal.h>
 
 struct death_watches;
+struct poke_sockets;
 
 #define PROGRAM_SIGNALS 8
 
@@ -37,6 +38,7 @@ struct program {
 	struct lock_env env;
 	struct proof_self self;
 	struct death_watches *death_watches;
+	struct poke_sockets *pokes;    /* NULL: not asked for */
 	struct changes *changes;       /* of the elections, for these */
 	struct state_file *state_file; /* NULL: not asked for */
 	struct admin *admin;           /* NULL: not asked for */

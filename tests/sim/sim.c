@@ -32,6 +32,9 @@ const char *const fault_names[FAULTS] = {
 	"asked to hand over",
 	"unwilling",
 	"priority",
+	"poke lost",
+	"poke again",
+	"poke forged",
 };
 
 /* ---- chance ---- */
@@ -948,6 +951,11 @@ void renew_now(struct world *w, int i)
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_RENEW });
 }
 
+void look_now(struct world *w, int i, bool soon)
+{
+	step(w, i, (struct lease_event){ .kind = soon ? LEASE_EV_SOON : LEASE_EV_CHANGED });
+}
+
 static void configure(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
@@ -1190,6 +1198,8 @@ static void reply(struct world *w, const struct happening *h)
 	if (!stale && h->outcome == OUTCOME_OK)
 		next_hear(w, h->node, &h->content);
 	e.kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE;
+	if (!stale && h->writing && h->outcome == OUTCOME_OK)
+		next_poke(w, h->node, &h->content);
 	step(w, h->node, e);
 	if (copy && (lease_is_leading(&n->lease, local(w, n)) || n->incarnation == h->content.holder))
 		violate(w, h->node, "a copy of this process writes, and it goes on as the same");
@@ -1264,7 +1274,8 @@ static void evidence(struct world *w, const struct happening *h)
 static bool to_the_elector(enum kind k)
 {
 	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER ||
-	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END || k == NOTE_RENEW;
+	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END ||
+	       k == NOTE_RENEW || k == POKE || k == POKE_LOOK;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -1345,6 +1356,8 @@ static void happen(struct world *w, struct happening h)
 	case NOTE_TIMEOUT:
 	case NOTE_END:
 	case NOTE_RENEW:
+	case POKE:
+	case POKE_LOOK:
 		next_happen(w, &h);
 		return;
 	case ANSWER:

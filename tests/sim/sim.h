@@ -32,6 +32,9 @@ enum fault {
 	FAULT_ASKED,
 	FAULT_UNWILLING,
 	FAULT_PRIORITY,
+	FAULT_POKE_LOST,
+	FAULT_POKE_AGAIN,
+	FAULT_POKE_FORGED,
 	FAULTS
 };
 extern const char *const fault_names[FAULTS];

@@ -2,6 +2,8 @@
  * copy of N with a bad network, stale reads and noise, and what M says of who comes next. */
 #include "world.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MS NSEC_PER_MS
@@ -84,6 +86,7 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 	const struct next_sight *next = next_published(m, local(w, n));
 	if (next)
 		check_published(w, n);
+	to->key = next ? w->noted[n->next.note % NOTES].key : 0;
 	if (what == LEASE_RELEASE) {
 		to->given = next ? next->who : 0;
 		to->handed = m->handed;
@@ -103,6 +106,96 @@ void next_leads(struct world *w, int i)
 	w->released_for = 0;
 }
 
+/* ---- pokes ---- */
+
+static void fill_key(char text[POKE_KEY + 1], uint64_t key)
+{
+	snprintf(text, POKE_KEY + 1, "%032" PRIx64, key);
+}
+
+/* The key that a candidate publishes; 0: it is told of changes, and needs none. */
+static uint64_t key_of(struct world *w, struct node *n)
+{
+	if (n->lease.watching)
+		return 0;
+	if (!*n->next.gate.key)
+		fill_key(n->next.gate.key, n->next.key = ++w->keys);
+	return n->next.key;
+}
+
+static void send_poke(struct world *w, int i, uint64_t key, nsec after)
+{
+	push(w, (struct happening){
+			.at = w->now + after, .kind = POKE, .node = i, .life = w->node[i].life, .stamp = key });
+}
+
+/* One datagram, which the network may lose, delay or repeat. */
+void next_poke(struct world *w, int i, const struct content *c)
+{
+	struct node *n = &w->node[i];
+	const struct advised *a = advice_in(w, c);
+	uint64_t to = c->holder ? a->next : a->given;
+	bool asks = c->holder == n->incarnation && a->wanted && a->wanted != n->next.poked_for;
+
+	if (!w->nexts || !a->key || !to || !(asks || !c->holder))
+		return;
+	n->next.poked_for = a->wanted;
+	for (int k = 0; k < w->nodes; k++) {
+		if (w->node[k].incarnation != to)
+			continue;
+		if (w->now < n->cut_until || chance(w, 20))
+			count(w, FAULT_POKE_LOST);
+		else
+			send_poke(w, k, a->key, travel(w, n));
+		if (chance(w, 20)) {
+			count(w, FAULT_POKE_AGAIN);
+			send_poke(w, k, a->key, between(w, 0, 2 * n->times.lease));
+		}
+	}
+}
+
+static void arm_look(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	nsec wait = poke_gate_wait(&n->next.gate, local(w, n));
+
+	if (wait != NSEC_NEVER)
+		push(w, (struct happening){ .at = w->now + wait, .kind = POKE_LOOK, .node = i, .life = n->life });
+}
+
+static void poke_arrives(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+	char key[POKE_KEY + 1], datagram[POKE_BYTES];
+
+	fill_key(key, h->stamp);
+	poke_fill(datagram, key);
+	if (!poke_gate_hear(&n->next.gate, datagram, sizeof datagram))
+		return;
+	if (h->stamp != n->next.key)
+		violate(w, h->node, "a forged datagram leads to a look");
+	if (w->keys_heard[h->stamp % NOTES]++)
+		violate(w, h->node, "a datagram leads to two looks");
+	arm_look(w, h->node);
+}
+
+/* The clocks of two nodes differ by less than a tenth. */
+static void poke_looks(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+
+	if (poke_gate_wait(&n->next.gate, local(w, n)) != 0) {
+		arm_look(w, h->node);
+		return;
+	}
+	if (n->next.poked_at && w->now - n->next.poked_at < POKE_PAUSE * 9 / 10)
+		violate(w, h->node, "two looks within 100 ms by datagrams");
+	n->next.poked_at = w->now;
+	poke_gate_looks(&n->next.gate, local(w, n));
+	say(w, h->node, "is told to look", n->next.key);
+	look_now(w, h->node, false);
+}
+
 /* ---- operations on N ---- */
 
 static uint64_t name_of(const struct world *w, uint64_t number)
@@ -113,7 +206,7 @@ static uint64_t name_of(const struct world *w, uint64_t number)
 }
 
 /* What a candidate's write makes of N, as it last saw it. */
-static struct note written_note(const struct world *w, const struct node *n, const struct next_actions *a)
+static struct note written_note(struct world *w, struct node *n, const struct next_actions *a)
 {
 	struct note as_is = w->noted[n->next.note % NOTES];
 
@@ -123,6 +216,7 @@ static struct note written_note(const struct world *w, const struct node *n, con
 		return (struct note){ .who = n->incarnation,
 			              .identity = n->identity,
 			              .priority = n->next.priority,
+			              .key = key_of(w, n),
 			              .answers = a->answers };
 	as_is.name = name_of(w, n->next.note);
 	as_is.declines = a->answers;
@@ -266,6 +360,8 @@ static void note_replied(struct world *w, const struct happening *h)
 			note_looked(w, n, h->stamp);
 	}
 	run(w, h->node, e);
+	if (h->writing && e.sight.mine && e.sight.answers)
+		look_now(w, h->node, true);
 }
 
 /* ---- steps ---- */
@@ -356,6 +452,8 @@ void next_follow(struct world *w, int i)
 
 	if (!w->nexts || !n->next.follows || !n->up)
 		return;
+	if (role != NEXT_STANDBY)
+		n->next.gate = (struct poke_gate){ .key = "" }; /* its socket is closed */
 	if (m->options.lease != n->times.lease) {
 		struct next_setup o = options_of(n);
 		next_configure(m, &o);
@@ -385,6 +483,10 @@ void next_happen(struct world *w, const struct happening *h)
 		bool late = w->now > END_AT - 6 * SEC; /* somebody is to lead at the end */
 		if (!late && lease_phase(&n->lease) == PHASE_LEADING && lease_term(&n->lease) == h->stamp)
 			end_of_will(w, h->node, LEASE_RESIGNED, 0);
+	} else if (h->kind == POKE) {
+		poke_arrives(w, h);
+	} else if (h->kind == POKE_LOOK) {
+		poke_looks(w, h);
 	} else if (h->kind == NOTE_RENEW) {
 		renew_now(w, h->node);
 	} else if (h->kind != NOTE_TICK) {
@@ -420,6 +522,8 @@ void next_boot(struct world *w, int i)
 	next_configure(&n->next.machine, &o);
 	n->next.willing = true;
 	n->next.is = n->next.changed = false;
+	n->next.gate = (struct poke_gate){ .key = "" };
+	n->next.poked_at = 0;
 	n->next.open = n->next.version = n->next.note = n->next.wanted = n->next.asked_in = n->next.asked = 0;
 	n->next.looked_in = 0;
 }
@@ -472,6 +576,10 @@ bool next_fault(struct world *w, int i)
 
 	if (!w->nexts || !chance(w, 25))
 		return false;
+	if (chance(w, 30)) {
+		count(w, FAULT_POKE_FORGED);
+		send_poke(w, (int)(draw(w) % (uint64_t)w->nodes), UINT64_MAX - draw(w) % 16, 0);
+	}
 	unsigned dice = (unsigned)(draw(w) % 4);
 	if (dice == 0 && w->noisy) {
 		make_noise(w);

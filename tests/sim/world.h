@@ -6,6 +6,7 @@
 
 #include "lease/lease_internal.h"
 #include "lease/next.h"
+#include "lease/poke.h"
 #include "locks/lock_failover.h"
 
 #define MAX_NODES 6 /* five, and a clone of one */
@@ -56,6 +57,8 @@ enum kind {
 	NOTE_TIMEOUT,
 	NOTE_END,   /* the machine said that the term is to be handed over */
 	NOTE_RENEW, /* it has a request to be published now */
+	POKE,       /* a datagram arrives; stamp: its key's number */
+	POKE_LOOK,  /* the look that is due */
 };
 
 /* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h):
@@ -135,6 +138,9 @@ struct node {
 		uint64_t looked_in, looked;
 		bool changed, is;
 		struct instant changed_at;
+		struct poke_gate gate;
+		uint64_t key, poked_for; /* of the gate, as a number; the request of which a datagram told */
+		nsec poked_at;           /* the last look that a datagram led to; 0: there was none */
 	} next;
 };
 
@@ -143,10 +149,12 @@ struct advised {              /* what a write of M says of who comes next */
 	uint64_t write, term; /* the term that said it */
 	uint64_t next, given, wanted, wanted_identity;
 	int64_t priority;
-	bool handed; /* with given: the term before was handed over */
+	uint64_t key; /* by which the candidate named as next, or as given, hears a poke */
+	bool handed;  /* with given: the term before was handed over */
 };
 struct note { /* a write of N */
 	uint64_t write, who, identity, answers, declines;
+	uint64_t key;  /* by which it hears a poke; 0: it does not */
 	uint64_t name; /* of the write that this one repeats; 0: it has its own */
 	int64_t priority;
 	bool foreign;
@@ -182,6 +190,7 @@ struct world {
 	bool trace, rolling, slewing;
 	/* The record N (sim_next.c). nexts: this world has one. */
 	bool nexts, noisy;
+	uint64_t keys, keys_heard[NOTES];                  /* how often each key led to a look */
 	uint64_t note_versions, note_version, note, notes; /* N's version and note, 0: absent; how many were written */
 	struct {
 		uint64_t version, note;
@@ -218,6 +227,7 @@ nsec travel(struct world *w, const struct node *n);
 bool lost(struct world *w, const struct node *n);
 void end_of_will(struct world *w, int i, enum lease_reason why, nsec out);
 void renew_now(struct world *w, int i);
+void look_now(struct world *w, int i, bool soon); /* soon: it has agreed to take over */
 
 /* sim_next.c. Each does nothing in a world without N. */
 void next_make(struct world *w, int i);
@@ -229,5 +239,6 @@ void next_hear(struct world *w, int i, const struct content *c); /* what it saw 
 void next_advise(struct world *w, const struct node *n, enum lease_write what, const struct content *c);
 bool next_is_other(const struct world *w, const struct node *n, const struct content *c); /* lease_sight.other_first */
 void next_leads(struct world *w, int i);
-bool next_fault(struct world *w, int i); /* false: another fault is due */
+void next_poke(struct world *w, int i, const struct content *c); /* a write of node i was answered as done */
+bool next_fault(struct world *w, int i);                         /* false: another fault is due */
 void next_happen(struct world *w, const struct happening *h);

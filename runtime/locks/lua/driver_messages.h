@@ -30,13 +30,14 @@
 	F(u8, can)   /* enum driver_can */
 
 /* Ends the operation with this id, each exactly once, also a cancelled one. */
-#define DRIVER_FIELDS_answer(F)                                                 \
-	F(u64, id)                                                              \
-	F(u8, outcome)  /* enum lock_outcome */                                 \
-	F(u32, code)    /* enum err_code; 0: no error */                        \
-	F(str, text)    /* of the error */                                      \
-	F(str, version) /* 1 to 63 bytes where there is one, else "" */         \
-	F(str, doubt)   /* what the store may have lost records by; "": none */ \
+#define DRIVER_FIELDS_answer(F)                                                         \
+	F(u64, id)                                                                      \
+	F(u8, outcome)  /* enum lock_outcome */                                         \
+	F(u32, code)    /* enum err_code; 0: no error */                                \
+	F(str, text)    /* of the error */                                              \
+	F(str, version) /* 1 to 63 bytes where there is one, else "" */                 \
+	F(str, doubt)   /* what the store may have lost records by; "": none */         \
+	F(str, here)    /* this machine's address on its connection; "": it has none */ \
 	F(list, bytes)  /* read: the record's text. list and about: JSON */
 
 /* A record has changed, perhaps. */

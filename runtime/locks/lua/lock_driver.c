@@ -255,6 +255,8 @@ static void driver_lock_on_answered(struct lock_call *c, const void *answer)
 	struct lock_user *u = lock_user_of_call(c);
 	const struct driver_answer *a = answer;
 
+	if (*a->here)
+		snprintf(u->lock.here, sizeof u->lock.here, "%s", a->here);
 	if (u->op.removing)
 		driver_lock_removed(u, a);
 	else if (u->op.writing)

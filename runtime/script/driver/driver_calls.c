@@ -4,9 +4,14 @@
 #include "script/bind.h"
 #include "script/driver/driver_state.h"
 
+#include <arpa/inet.h>
 #include <lauxlib.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+
+#define SOCKETS 64 /* file descriptors that are looked at: a driver has few, and the kernel gives the smallest */
 
 #define LATE "the operation's deadline has passed"
 #define CANCELLED "the operation is cancelled"
@@ -67,20 +72,55 @@ static void call_free(struct driver_call *c)
 	free(c);
 }
 
+/* Whatever the lock file connects by is a TCP socket of this process. One to a link-local address leads to a cloud's
+ * credentials, not to a store. */
+static bool socket_leads_out(int fd)
+{
+	struct sockaddr_storage peer = { 0 };
+	socklen_t len = sizeof peer, type_len = sizeof(int);
+	int type = 0;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) < 0 || type != SOCK_STREAM)
+		return false;
+	if (peer.ss_family == AF_INET)
+		return ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 16 != 0xa9fe; /* 169.254.0.0/16 */
+	return peer.ss_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&peer)->sin6_addr);
+}
+
+/* This machine's address on the connection to the store; "": there is none now. */
+static void find_here(char out[INET6_ADDRSTRLEN])
+{
+	struct sockaddr_storage own = { 0 };
+	socklen_t len = sizeof own;
+	int fd = 0;
+
+	*out = '\0';
+	while (fd < SOCKETS && !socket_leads_out(fd))
+		fd++;
+	if (fd == SOCKETS || getsockname(fd, (struct sockaddr *)&own, &len) < 0)
+		return;
+	const void *at = own.ss_family == AF_INET ? (void *)&((struct sockaddr_in *)&own)->sin_addr
+	                                          : (void *)&((struct sockaddr_in6 *)&own)->sin6_addr;
+	inet_ntop(own.ss_family, at, out, INET6_ADDRSTRLEN);
+}
+
 /* The only place that answers, and the call is gone with it. */
 static void call_answer(struct driver_call *c, const struct answer *a)
 {
 	struct driver *d = c->driver;
 	struct buf m = { 0 };
-	char *text = driver_text(d, a->text ? a->text : "");
+	char *text = driver_text(d, a->text ? a->text : ""), here[INET6_ADDRSTRLEN];
 	const unsigned char *list = (const unsigned char *)a->list;
 
+	find_here(here);
 	driver_answer_put(&m, &(struct driver_answer){ .id = c->id,
 	                                               .outcome = (uint8_t)a->outcome,
 	                                               .code = (uint32_t)a->code,
 	                                               .text = text,
 	                                               .version = a->version,
 	                                               .doubt = a->doubt,
+	                                               .here = here,
 	                                               .bytes = { .at = list, .end = list + a->list_len } });
 	if (d->lose.id == c->id)
 		d->lose.left = 0;

@@ -28,7 +28,7 @@ struct candidate {
 	struct proof_self self;
 	struct author author;
 	struct next_link *link;
-	int next, over, publishes, hand_overs, refusals, settled, foreign, refused, taken, not_taken;
+	int next, over, publishes, hand_overs, refusals, settled, foreign, refused, taken, not_taken, agreed;
 	enum next_why why;
 	char reason[200];
 };
@@ -75,6 +75,17 @@ static void on_written(void *arg, const struct lock_result *r)
 	c->not_taken += r->outcome != LOCK_OK;
 }
 
+static void on_listen(void *arg, struct advice_candidate *who)
+{
+	(void)arg;
+	snprintf(who->poke, sizeof who->poke, "127.0.0.1:4000");
+}
+
+static void on_agreed(void *arg)
+{
+	((struct candidate *)arg)->agreed++;
+}
+
 static void on_namesake(void *arg)
 {
 	(void)arg;
@@ -98,6 +109,8 @@ static const struct next_link_callbacks callbacks = {
 	.settled = on_settled,
 	.written = on_written,
 	.namesake = on_namesake,
+	.listen = on_listen,
+	.agreed = on_agreed,
 	.say = on_say,
 };
 
@@ -377,7 +390,7 @@ static void leader(struct lock *n)
 	ok(publishes(&l, "a"), "it publishes who writes the record while it looks on");
 	next_link_advice(l.link, 5, &advice);
 	ok(strcmp(advice.next.incarnation, a.self.incarnation) == 0 && strcmp(advice.next.address, "host:1") == 0 &&
-	           advice.next.priority == 3,
+	           advice.next.priority == 3 && strcmp(advice.next.poke, "127.0.0.1:4000") == 0,
 	   "with all that others need to know");
 	ok(!next_link_advice(l.link, 4, &advice) && !next_link_advice(l.link, 6, &advice), "in no other term");
 	next_link_status(l.link, led_by("l", 5), &s);
@@ -388,6 +401,7 @@ static void leader(struct lock *n)
 	   "it asks that one first");
 	hear(&a, &l);
 	ok(until(&l.hand_overs, 1) && l.why == NEXT_REQUEST, "and does so when it answers");
+	ok(until(&a.agreed, 1), "which knows then that the release follows");
 	ok(next_link_handover(l.link, "", NSEC_PER_SEC, &err) < 0, "a term is handed over once");
 	leave(&a);
 	leave(&l);

@@ -11,6 +11,7 @@
 #define UUID "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 #define HEX "00112233445566778899aabbccddeeff"
 #define NEXT "\"next\": {\"term\": 9, \"identity\": \"b\", \"incarnation\": \"" UUID "\""
+#define POKE "\"poke\": \"192.0.2.1:4000\", \"pokeKey\": \"" HEX "\""
 #define FOR "\"for\": {\"term\": 9, \"identity\": \"b\", \"incarnation\": \"" UUID "\"}"
 #define WANTED "\"wanted\": {\"term\": 9, \"name\": \"" HEX "\", \"identity\": \"c\"}"
 
@@ -32,7 +33,8 @@ static int parse_with(struct record *r, const char *fields)
 static bool same_who(const struct advice_candidate *a, const struct advice_candidate *b)
 {
 	return strcmp(a->identity, b->identity) == 0 && strcmp(a->incarnation, b->incarnation) == 0 &&
-	       strcmp(a->address, b->address) == 0 && a->priority == b->priority;
+	       strcmp(a->address, b->address) == 0 && a->priority == b->priority && strcmp(a->poke, b->poke) == 0 &&
+	       strcmp(a->poke_key, b->poke_key) == 0;
 }
 
 static bool same(const struct advice *a, const struct advice *b)
@@ -50,8 +52,10 @@ static void round_trip(void)
 	struct record r, copy;
 
 	record_init(&r), record_init(&copy);
-	is_int(parse_with(&r, NEXT ", \"address\": \"b:1\", \"priority\": -7}, " FOR ", " WANTED), 0,
+	is_int(parse_with(&r, NEXT ", \"address\": \"b:1\", \"priority\": -7, " POKE "}, " FOR ", " WANTED), 0,
 	       "a record with advice is read");
+	ok(strcmp(r.advice->next.poke, "192.0.2.1:4000") == 0 && strcmp(r.advice->next.poke_key, HEX) == 0,
+	   "where the next hears a poke");
 	ok(strcmp(r.advice->next.identity, "b") == 0 && strcmp(r.advice->next.incarnation, UUID) == 0 &&
 	           strcmp(r.advice->next.address, "b:1") == 0 && r.advice->next.priority == -7,
 	   "who comes next: identity, incarnation, address, priority");
@@ -61,8 +65,8 @@ static void round_trip(void)
 	   "who is wanted, by which request");
 	ok(!r.extra, "none of it is an unknown field");
 	char *text = record_print(&r);
-	ok(strstr(text, "\n  " NEXT ", \"address\": \"b:1\", \"priority\": -7},\n  " FOR ",\n  " WANTED "\n}\n") !=
-	           NULL,
+	ok(strstr(text, "\n  " NEXT ", \"address\": \"b:1\", \"priority\": -7, " POKE "},\n  " FOR ",\n  " WANTED
+	                "\n}\n") != NULL,
 	   "it is printed as it was");
 	is_int(parse(&copy, text), 0, "and read again");
 	free(text);
@@ -129,7 +133,7 @@ static void malformed(void)
 static void damaged(void)
 {
 	static const char whole[] = "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":15,\"term\":9," NEXT
-				    ", \"address\": \"b:1\", \"priority\": 7}, " FOR ", " WANTED
+				    ", \"address\": \"b:1\", \"priority\": 7, " POKE "}, " FOR ", " WANTED
 				    ",\"nomination\":{\"priority\":3,\"answers\":\"" HEX "\"}}";
 	static const char changes[] = "\"\\{}[],:09-.eaxn \x01\x7f\xff";
 	size_t begin = strstr(whole, "\"next\"") - whole, not_again = 0, read = 0, advised = 0;
@@ -174,6 +178,9 @@ static void sizes(void)
 	struct advice *a = r.advice;
 	advice_set(a->next.identity, text), advice_set(a->next.address, text), advice_set(a->given.identity, text);
 	advice_set(a->wanted.identity, text);
+	strcpy(a->next.poke_key, HEX), strcpy(a->nomination.poke_key, HEX);
+	memset(a->next.poke, '\x01', sizeof a->next.poke - 1);
+	memset(a->nomination.poke, '\x01', sizeof a->nomination.poke - 1);
 	strcpy(a->next.incarnation, UUID), strcpy(a->given.incarnation, UUID);
 	strcpy(a->wanted.name, HEX), strcpy(a->nomination.answers, HEX);
 	a->nomination.is = true;
@@ -202,6 +209,7 @@ static void nominations(void)
 
 	record_init(&r), record_init(&back);
 	advice_set(n.who.identity, "b"), advice_set(n.who.address, "b:1");
+	strcpy(n.who.poke, "[::1]:4000"), strcpy(n.who.poke_key, HEX);
 	strcpy(n.who.incarnation, UUID);
 	n.who.priority = 5;
 	parse(&r, "{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"zebra\":1}");

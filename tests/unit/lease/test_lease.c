@@ -28,6 +28,32 @@ static void polling_rules(void)
 	   "and a hundred of them spread over all of that (T17)");
 }
 
+/* It has said yes to a leader that is to hand over to it. */
+static void soon_rules(void)
+{
+	double t = 1;
+	int looks = 0;
+
+	times = (struct lease_times){ 0 };
+	lease_times_default(&times);
+	lease_init(l, &times, false, false, 1);
+	step(0, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+	read_done(1, held(10, 60 * SEC));
+	step(1, (struct lease_event){ .kind = LEASE_EV_SOON });
+	is_int(lease_wait(l, at(1)), times.retry / 128, "for which the lock is about to be released looks soon");
+	for (nsec wait = lease_wait(l, at(t)); wait < times.retry; wait = lease_wait(l, at(t))) {
+		t += (double)wait / SEC + 1e-6;
+		tick(t);
+		looks += (a.set & LEASE_DO_READ) != 0;
+		read_done(t, held(10, 60 * SEC));
+	}
+	ok(looks == 7 && t > 2.9 && t < 3.1, "then ever later, and after seven looks as before (%d by %.3f s)", looks,
+	   t);
+	lease_watching(l, true);
+	step(t, (struct lease_event){ .kind = LEASE_EV_SOON });
+	ok(lease_wait(l, at(t)) >= times.retry, "where a watch tells of changes it does not");
+}
+
 static void times_rules(void)
 {
 	struct err err;
@@ -905,6 +931,7 @@ int main(void)
 	save_rules();
 	doubt_rules();
 	polling_rules();
+	soon_rules();
 	carry_out_rules();
 	free(l);
 	return tap_done();
