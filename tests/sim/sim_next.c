@@ -174,8 +174,9 @@ static void poke_arrives(struct world *w, const struct happening *h)
 		return;
 	if (h->stamp != n->next.key)
 		violate(w, h->node, "a forged datagram leads to a look");
-	if (w->keys_heard[h->stamp % NOTES]++)
+	if (h->stamp <= n->next.heard)
 		violate(w, h->node, "a datagram leads to two looks");
+	n->next.heard = h->stamp;
 	arm_look(w, h->node);
 }
 

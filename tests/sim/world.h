@@ -140,6 +140,7 @@ struct node {
 		struct instant changed_at;
 		struct poke_gate gate;
 		uint64_t key, poked_for; /* of the gate, as a number; the request of which a datagram told */
+		uint64_t heard;          /* the last key that led to a look */
 		nsec poked_at;           /* the last look that a datagram led to; 0: there was none */
 	} next;
 };
@@ -190,7 +191,7 @@ struct world {
 	bool trace, rolling, slewing;
 	/* The record N (sim_next.c). nexts: this world has one. */
 	bool nexts, noisy;
-	uint64_t keys, keys_heard[NOTES];                  /* how often each key led to a look */
+	uint64_t keys;                                     /* how many were made: each is larger than the last */
 	uint64_t note_versions, note_version, note, notes; /* N's version and note, 0: absent; how many were written */
 	struct {
 		uint64_t version, note;
