@@ -506,12 +506,14 @@ void elector_answer_late(struct elector *e)
 
 void elector_stopped(struct elector *e, bool reaped)
 {
+	bool held = lease_phase(e->lease) == PHASE_ENDING;
+
 	if (!reaped)
 		elector_say(e, LOG_ERROR, "not_reaped",
 		            "something the term started could not be killed: the lease is left to expire");
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
 	if (reaped)
-		handover_released(e);
+		handover_stopped(e, held);
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)

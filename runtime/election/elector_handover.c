@@ -36,10 +36,13 @@ static void handover_on_timer(struct timer *timer)
 {
 	struct elector *e = (struct elector *)((char *)timer - offsetof(struct elector, handover.timer));
 
-	if (e->handover.stage == HANDOVER_RELEASED)
-		handover_fail(e,
-		              "its term has ended and the lock is released, but nobody has been seen to lead for two "
-		              "leases: the logs of the other candidates say why");
+	if (e->handover.stage == HANDOVER_STOPPED)
+		handover_fail(
+			e, e->handover.held
+				   ? "its term has ended and the lock is released, but nobody has been seen to lead "
+				     "for two leases: the logs of the other candidates say why"
+				   : "its term has ended, since its lease was lost, and nobody has been seen to lead "
+				     "for two leases");
 	else if (e->handover.stage == HANDOVER_ENDING)
 		handover_fail(e, "its term is to end for the next one, but its script has not stopped in ten minutes");
 	else
@@ -71,7 +74,7 @@ int elector_hand_over(struct elector *e, uint64_t ticket, const char *to, nsec t
 
 void handover_ends(struct elector *e)
 {
-	if (e->handover.stage != HANDOVER_ASKED)
+	if (e->handover.stage != HANDOVER_ASKED) /* it was answered in a process that did not run in time */
 		return;
 	e->handover.stage = HANDOVER_ENDING;
 	handover_wait(e, ENDING_MAX);
@@ -82,42 +85,42 @@ void handover_refused(struct elector *e, const char *why)
 	bool leads = lease_phase(e->lease) == PHASE_LEADING;
 	char text[1000];
 
-	if (e->handover.stage != HANDOVER_ASKED)
-		return;
 	snprintf(text, sizeof text, "%s%s%s%s", why, leads ? "; the term goes on, and " : "",
 	         leads ? e->author.identity : "", leads ? " leads" : "");
 	handover_fail(e, text);
 }
 
-void handover_released(struct elector *e)
+void handover_stopped(struct elector *e, bool held)
 {
 	if (e->handover.stage != HANDOVER_ENDING)
 		return;
-	e->handover.stage = HANDOVER_RELEASED;
-	e->handover.released_at = clock_now();
+	e->handover.stage = HANDOVER_STOPPED;
+	e->handover.held = held;
+	e->handover.stopped_at = clock_now();
 	handover_wait(e, two_leases(e));
 }
 
 void handover_leader(struct elector *e, const struct elector_leader *l)
 {
-	bool released = e->handover.stage == HANDOVER_RELEASED;
+	bool stopped = e->handover.stage == HANDOVER_STOPPED;
 
-	if (released && l->self)
+	if (stopped && l->self)
 		handover_fail(e, "nobody took over in time, and this candidate leads again, in a new term");
-	else if ((released || e->handover.stage == HANDOVER_ENDING) && !l->self)
-		handover_report(e,
-		                &(struct handover_result){
-					.end = HANDOVER_DONE,
-					.identity = l->identity,
-					.address = l->address,
-					.gap = released ? elapsed_standby(e->handover.released_at, clock_now()) : -1 });
+	else if ((stopped || e->handover.stage == HANDOVER_ENDING) && !l->self)
+		handover_report(e, &(struct handover_result){
+					   .end = HANDOVER_DONE,
+					   .identity = l->identity,
+					   .address = l->address,
+					   .gap = stopped && e->handover.held
+		                                          ? elapsed_standby(e->handover.stopped_at, clock_now())
+		                                          : -1 });
 }
 
 void handover_fini(struct elector *e)
 {
 	struct handover_result r = { .end = HANDOVER_NOT, .why = "the elector ends" };
 
-	if (e->handover.stage == HANDOVER_RELEASED)
+	if (e->handover.stage == HANDOVER_STOPPED && e->handover.held)
 		r = (struct handover_result){ .end = HANDOVER_UNSEEN,
 			                      .why = "it has released the lock for the one that comes next, and ended "
 			                             "before it saw who leads: `lunarch status` tells" };

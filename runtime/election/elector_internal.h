@@ -80,10 +80,11 @@ struct elector {
 	char *given;           /* for whom the write under way releases the lock; NULL: for nobody */
 	uint64_t handovers[3]; /* by enum next_why */
 	struct {               /* what elector_hand_over was asked for, from the order until it is known who leads */
-		enum { HANDOVER_NONE, HANDOVER_ASKED, HANDOVER_ENDING, HANDOVER_RELEASED } stage;
+		enum { HANDOVER_NONE, HANDOVER_ASKED, HANDOVER_ENDING, HANDOVER_STOPPED } stage;
+		bool held; /* STOPPED: the lease was held until then, so a release is on its way */
 		uint64_t ticket;
 		struct timer timer;
-		struct instant released_at;
+		struct instant stopped_at;
 	} handover;
 	/* Pokes (lease/poke.h). pokes NULL: there are none. */
 	struct poke_sockets *pokes;
@@ -115,11 +116,12 @@ void elector_on_dead(void *arg);
 void elector_report_leader(struct elector *e, bool self);
 void elector_report_no_leader(struct elector *e);
 
-/* elector_handover.c. Each may be called at any time. */
+/* elector_handover.c: the answer to what elector_hand_over was asked for. _stopped, _leader and _fini may be called at
+ * any time. */
 void handover_init(struct elector *e);
 void handover_ends(struct elector *e);                     /* the term ends for the request */
 void handover_refused(struct elector *e, const char *why); /* the term goes on */
-void handover_released(struct elector *e);                 /* the release is on its way */
+void handover_stopped(struct elector *e, bool held);       /* all of the term has; held: the lock is released now */
 void handover_leader(struct elector *e, const struct elector_leader *l);
 void handover_fini(struct elector *e); /* a request that is under way gets its answer */
 

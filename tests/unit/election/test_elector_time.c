@@ -39,7 +39,8 @@ struct node {
 	bool stays;   /* the script has not stopped when `stop` returns */
 	bool durable; /* of the last write */
 	int writes, leads, stops, renewals, saved, unsaved, finished, hopeless, handing, handed, not_handed, nexts,
-		asks;
+		asks, late; /* late: of handed, without a gap that is known */
+	char why[200];      /* of not_handed, the last one */
 	enum lease_reason reason;
 	int64_t token;
 	nsec max_term;      /* to be set before it starts; 0: none */
@@ -249,7 +250,9 @@ static void on_handed_over(void *arg, uint64_t ticket, const struct handover_res
 
 	(void)ticket;
 	n->handed += r->end == HANDOVER_DONE && r->gap >= 0;
+	n->late += r->end == HANDOVER_DONE && r->gap < 0;
 	n->not_handed += r->end == HANDOVER_NOT;
+	snprintf(n->why, sizeof n->why, "%s", r->why ? r->why : "");
 }
 
 static void on_ask(void *arg)
@@ -686,6 +689,128 @@ static void nobody_next(void)
 	end();
 }
 
+/* Two candidates, of which the second comes next. */
+static void begin_pair(void)
+{
+	begin();
+	struct node *a = start(0);
+	until(&a->leads, 1, 60);
+	struct node *b = start(1);
+	until(&b->nexts, 1, 120);
+	pass(40);
+}
+
+static bool told_why(const struct node *n, const char *why)
+{
+	return strstr(n->why, why);
+}
+
+/* The lease of one whose script stops for a hand-over is lost, and nobody can take it. */
+static void lose_while_handing_over(void)
+{
+	struct node *a = &w.node[0];
+	struct err err;
+
+	begin_pair();
+	a->stays = true;
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
+	until(&a->stops, 1, 30);
+	a->twist = w.node[1].twist = (struct twist){ .write = LOCK_FAILED, .code = ERR_UNREACHABLE };
+	until(&a->stops, 2, 60);
+	elector_stopped(a->elector, true);
+}
+
+/* Who asks for a hand-over gets an answer, whatever becomes of it. */
+static void handover_answers(void)
+{
+	struct node *a = &w.node[0], *b = &w.node[1];
+	char long_name[300] = "";
+	struct err err;
+
+	memset(long_name, 'x', sizeof long_name - 1);
+	begin_pair();
+	a->stays = true;
+	is_int(elector_hand_over(a->elector, 0, long_name, 20 * NSEC_PER_SEC, &err), -1,
+	       "a name that no candidate can have is refused at once");
+	is_int(elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err), 0, "and is no request under way");
+	ok(until(&a->stops, 1, 30) && !until(&a->not_handed, 1, 590), "a script may take long to stop");
+	ok(until(&a->not_handed, 1, 20) && told_why(a, "its script has not stopped in ten minutes") && b->leads == 0,
+	   "who asks hears after ten minutes that it has not: %s", a->why);
+	elector_stopped(a->elector, true);
+	ok(until(&b->leads, 1, 30) && a->handed == 0 && a->not_handed == 1, "once, though the other one leads then");
+	end();
+
+	begin_pair();
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
+	until(&a->stops, 1, 30);
+	b->twist = (struct twist){ .write = LOCK_FAILED, .read = LOCK_FAILED, .code = ERR_UNREACHABLE };
+	elector_bar(a->elector, "by an operator");
+	ok(!until(&a->not_handed, 1, 29) && until(&a->not_handed, 1, 10) &&
+	           told_why(a, "nobody has been seen to lead for two leases"),
+	   "a lock that nobody takes is told after two leases: %s", a->why);
+	end();
+
+	begin_pair();
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
+	until(&a->stops, 1, 30);
+	b->twist = (struct twist){ .write = LOCK_FAILED, .read = LOCK_FAILED, .code = ERR_UNREACHABLE };
+	ok(until(&a->not_handed, 1, 29) && a->leads == 2 && told_why(a, "leads again"),
+	   "so is one that its last leader takes again: %s", a->why);
+	end();
+
+	begin_pair();
+	a->stays = true;
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
+	until(&a->stops, 1, 30);
+	a->twist = (struct twist){ .write = LOCK_FAILED, .code = ERR_UNREACHABLE };
+	until(&b->leads, 1, 60);
+	ok(a->stops == 2 && a->handed == 0, "a lease that is lost while its script stops is not released;");
+	elector_stopped(a->elector, true);
+	ok(until(&a->late, 1, 30) && a->handed == 0, "who leads then is told, without a gap");
+	end();
+
+	lose_while_handing_over();
+	ok(until(&a->not_handed, 1, 31) && told_why(a, "its lease was lost"),
+	   "and if nobody leads, that nothing was released: %s", a->why);
+	end();
+	lose_while_handing_over();
+	end();
+	ok(a->not_handed == 1 && told_why(a, "the elector ends"), "also if this process ends before that");
+
+	begin_pair();
+	a->stays = true;
+	elector_hand_over(a->elector, 0, "", 20 * NSEC_PER_SEC, &err);
+	until(&a->stops, 1, 30);
+	a->twist = (struct twist){ .write = LOCK_FAILED, .read = LOCK_FAILED, .code = ERR_UNREACHABLE };
+	until(&b->leads, 1, 60);
+	a->twist = (struct twist){ 0 };
+	ok(until(&a->late, 1, 30), "a leader that is seen before the script has stopped is told, too");
+	end();
+}
+
+/* The candidate's machine was cloned while a hand-over was asked for. */
+static void handover_copied(void)
+{
+	struct node *a = &w.node[0];
+	struct record copy;
+	struct err err;
+
+	begin_pair();
+	elector_hand_over(a->elector, 0, "ghost", 20 * NSEC_PER_SEC, &err);
+	pass(1);
+	record_init(&copy);
+	record_copy(&copy, sim_store_record(w.store, LOCK));
+	copy.writes += 100;
+	snprintf(copy.write, sizeof copy.write, "%032d", 1);
+	a->twist = (struct twist){ .write = LOCK_CONFLICT, .shown = &copy };
+	ok(until(&a->stops, 1, 30) && times_said("copied") == 1, "a copy ends the term");
+	a->twist = (struct twist){ 0 };
+	ok(until(&a->not_handed, 1, 60) && told_why(a, "it has not been decided in time"),
+	   "the request of the one that it was is answered, too: %s", a->why);
+	record_fini(&copy);
+	end();
+}
+
 /* The longest time of a term is over while it ends for another reason. */
 static void rotation(void)
 {
@@ -797,6 +922,8 @@ int main(void)
 	handover();
 	not_resigned();
 	nobody_next();
+	handover_answers();
+	handover_copied();
 	rotation();
 	checkpoints();
 	fallen_back();
