@@ -5,7 +5,6 @@
 #include "base/proc.h"
 #include "base/spawn.h"
 #include "process/guard_wire.h"
-#include "process/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,25 +1,13 @@
 /* Starts a guard: by executing this program once more, or by forking this process, which takes a fraction of that
- * time. Not what the guard does then (guard.h), and not who listens to it (supervisor.h). Used by supervisor.c alone;
- * struct guard_fork also by program/program.c, which knows whether this process may be forked. */
+ * time. Not what the guard does then (guard.h), and not who listens to it (supervisor.h). Used by supervisor.c
+ * alone. */
 #pragma once
 
 #include "base/err.h"
 #include "process/deadline_page.h"
-#include "process/guard.h"
+#include "process/supervisor_spec.h"
 
 #include <sys/types.h>
-
-struct supervisor_spec;
-
-/* How a process may be forked that has one thread, and nothing in its memory that a guard, or the script that a worker runs, must not
- * have: no lock is open. */
-struct guard_fork {
-	guard_worker *worker; /* what a worker runs: that of guard_main; NULL for a command */
-	/* Is called in the fork, first, with all signals blocked: stops what handles signals, and wipes secrets. It must not
-	 * touch what both processes share. */
-	void (*let_go)(void *arg);
-	void *arg;
-};
 
 struct guard_handed { /* descriptors for the guard; -1 = none */
 	int control, wire, page[PAGE_FILES], kept, tree, elector;

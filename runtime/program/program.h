@@ -10,7 +10,7 @@
 #include "election/death_proof.h"
 #include "locks/lock.h"
 #include "loop/timeline.h"
-#include "process/guard_start.h"
+#include "process/supervisor_spec.h"
 #include "program/admin.h"
 #include "program/control.h"
 #include "program/events.h"

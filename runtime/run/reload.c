@@ -1,9 +1,8 @@
-#include "run/reload.h"
+#include "run/run.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/candidate.h"
-#include "run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +236,7 @@ static void reload_put_into_force(struct reload *l)
 	reload_say(r, begin, r->life.candidate_count - count);
 }
 
-int reload_check(struct run *r, struct err *err)
+int run_check_reload(struct run *r, struct err *err)
 {
 	struct reload l = { .r = r, .version = &r->version[life_loading_side(&r->life)] };
 

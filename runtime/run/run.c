@@ -7,7 +7,6 @@
 #include "program/exit_status.h"
 #include "program/sd_notify.h"
 #include "run/candidate.h"
-#include "run/reload.h"
 #include "run/worker_set.h"
 
 #include <signal.h>
@@ -369,7 +368,7 @@ static void run_check(struct run *r)
 {
 	struct err err;
 
-	if (reload_check(r, &err) == 0)
+	if (run_check_reload(r, &err) == 0)
 		return;
 	r->failed_status = EXIT_USAGE;
 	snprintf(r->wrong, sizeof r->wrong, "%s", err.text);

@@ -91,3 +91,8 @@ void run_term_over(struct run *r,
 /* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has
  * named the lock. */
 void run_candidate_hopeless(struct run *r, const char *why);
+
+/* reload.c: carries out LIFE_DO_CHECK for a version of the script that is to come into force: which of its elections go
+ * on, which begin, and whether all of it is good. All or nothing. 0: the version is in force, r->candidates are its
+ * elections, behind them those that leave, and life.h knows. -1 with *err: nothing has changed. */
+int run_check_reload(struct run *r, struct err *err);

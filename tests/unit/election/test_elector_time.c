@@ -720,7 +720,7 @@ static void lose_while_handing_over(void)
 	elector_stopped(a->elector, true);
 }
 
-/* Who asks for a hand-over gets an answer, whatever becomes of it. */
+/* Who asks for a hand-over gets one answer, also if nobody takes over. */
 static void handover_answers(void)
 {
 	struct node *a = &w.node[0], *b = &w.node[1];
