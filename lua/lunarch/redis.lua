@@ -5,9 +5,10 @@ local use = ...
 local given = use "given"
 local lunarch = require "lunarch"
 
-local TIMEOUT <const>, PORT <const> = 5, "6379"
-local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text" }
-local of_server = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text", fence = "text" }
+local TIMEOUT <const>, PORT <const>, SENTINEL_PORT <const> = 5, "6379", "26379"
+local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text", sentinel_password = "text" }
+local of_server = { timeout = "seconds", user = "text", password = "text", ca = "text", cert = "text", key = "text",
+	sentinel_password = "text", fence = "text" }
 
 -- The fence is a key that holds the largest token that has written, or the lock's own counter. Tokens are compared as texts, since a
 -- double cannot hold them exactly. The user's Redis script is called with its own keys and arguments only, and keeps its line numbers.
@@ -16,36 +17,42 @@ local largest = "local s = redis.call('GET', KEYS[1]) or '0' local t = ARGV[1] i
 local of_the_lock = "if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return redis.error_reply('FENCED there is a newer leader') end "
 local shift = "table.remove(KEYS, 1) table.remove(ARGV, 1) "
 
-local function place_of(text)
+local function place_of(text, port_otherwise)
 	local host, port = text:match "^%[([%x:.]+)%]:?(%d*)$"
 	if not host then
 		host, port = text:match "^([^:]*):?(%d*)$"
 	end
-	return host and { host = host ~= "" and host or "127.0.0.1", port = port ~= "" and port or PORT }
+	return host and { host = host ~= "" and host or "127.0.0.1", port = port ~= "" and port or port_otherwise }
 end
 
-local of_url = { ca = true, cert = true, key = true, server_name = true, db = true }
+local of_url = { ca = true, cert = true, key = true, server_name = true, db = true, sentinel_username = true }
 
--- redis[s]://[USER[:PASSWORD]@]HOST[:PORT][,...][/PATH][?...]
+-- redis[s]://[USER[:PASSWORD]@]HOST[:PORT][,...][/PATH][?...], or, where the hosts are Sentinels,
+-- redis[s]+sentinel://[USER[:PASSWORD]@]HOST[:PORT][,...]/MASTER[/DB][?...]#KEY
 local function parse(url)
-	local scheme, rest = url:match "^(rediss?)://(.*)$"
-	if not scheme then
+	local scheme, kind, rest = url:match "^(rediss?)([+%l]*)://(.*)$"
+	if not scheme or (kind ~= "" and kind ~= "+sentinel") then
 		return nil
 	end
-	local authority, path, query = rest:match "^([^/?]*)/?([^?]*)%??(.*)"
+	local fragment = kind ~= "" and rest:match "#(.*)$" or nil
+	local authority, path, query = rest:gsub(kind ~= "" and "#.*" or "^$", ""):match "^([^/?]*)/?([^?]*)%??(.*)"
 	local login, hosts = authority:match "^(.*)@([^@]*)$"
 	local user, password = (login or ""):match "^([^:]*):?(.*)$"
 	local server = { tls = scheme == "rediss", places = {}, path = given.plain(path), user = user ~= "" and given.plain(user) or nil,
-		password = password ~= "" and given.plain(password) or nil }
+		password = password ~= "" and given.plain(password) or nil, key_of_lock = fragment and given.plain(fragment) }
+	if kind ~= "" then
+		server.sentinels, server.master, server.path = {}, server.path:match "^([^/]*)/?(.*)$"
+	end
 	for name, value in query:gmatch "([%w_]+)=([^&]*)" do
 		if of_url[name] then
 			server[name] = given.plain(value)
 		end
 	end
+	local places = server.sentinels or server.places
 	for text in (hosts or authority):gmatch "[^,]+" do
-		server.places[#server.places + 1] = place_of(text)
+		places[#places + 1] = place_of(text, server.sentinels and SENTINEL_PORT or PORT)
 	end
-	return #server.places > 0 and server or nil
+	return #places > 0 and server or nil
 end
 
 -- Quotes an argument for redis-cli, which reads commands from lines.
@@ -116,9 +123,35 @@ return function(natives)
 		return value
 	end
 
+	-- The server that more than half of the Sentinels name.
+	local function primary_of(self)
+		local login = { db = "0", timeout = self.timeout, tls = self.tls, ca = self.ca, cert = self.cert, key = self.key,
+			server_name = self.server_name, user = self.sentinel_username, password = self.sentinel_password }
+		local counts, said = {}, {}
+		for _, place in ipairs(self.sentinels) do
+			local r, err = ask(login, place, line_of("", "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.master))
+			local at = type(r) == "table" and r[2] and r[1] .. ":" .. r[2]
+			said[#said + 1] = err and err.message or ("%s:%s names %s"):format(place.host, place.port, at or "nobody")
+			if at then
+				counts[at] = (counts[at] or 0) + 1
+				if counts[at] * 2 > #self.sentinels then
+					return { host = r[1], port = r[2] }
+				end
+			end
+		end
+		return natives.fail("unreachable", "no majority of the Sentinels names a primary: " .. table.concat(said, "; "))
+	end
+
 	-- Asks the servers in order, until one can be reached and is no replica.
 	local function send(self, line)
 		local value, err
+		if self.sentinels then
+			local primary, why = primary_of(self)
+			if not primary then
+				return primary, why
+			end
+			self.places = { primary }
+		end
 		for _, place in ipairs(self.places) do
 			value, err = ask(self, place, line)
 			if not err or (err.code ~= "unsent" and err.code ~= "readonly") then
@@ -184,6 +217,9 @@ return function(natives)
 			error("redis.beside: the term's lock is in no Redis server: " .. term.lock, 2)
 		end
 		local db, key = server.path:match "^(%d+)/(.+)$"
+		if server.sentinels then
+			db, key = server.path ~= "" and server.path or nil, server.key_of_lock
+		end
 		key = key or server.path
 		server.db, server.own = db or "0", true
 		server.fence = key:find("}", 1, true) and key .. ":lunarch" or "{" .. key .. "}:lunarch"

@@ -27,6 +27,9 @@ const struct lock_backend lock_backends[] = {
 	{ "etcds", NULL, .module = "etcd" },
 	{ "redis", "redis://HOST:PORT[/DB]/KEY (rediss:// for TLS)", .module = "redis" },
 	{ "rediss", NULL, .module = "redis" },
+	{ "redis+sentinel", "redis+sentinel://S1,S2,S3/MASTER#KEY, Redis as Sentinels name its primary",
+	  .module = "redis" },
+	{ "rediss+sentinel", NULL, .module = "redis" },
 	{ "postgres", "postgres://USER@HOST:PORT/DB#NAME, one row of a table", .module = "postgres" },
 	{ "postgresql", NULL, .module = "postgres" },
 	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
@@ -75,6 +78,9 @@ static const struct {
 	  "the socket of a Redis on this host is not spoken to: redis://127.0.0.1:6379/KEY is its port" },
 	{ "valkey", "Valkey is redis://HOST:PORT/KEY here" },
 	{ "valkeys", "Valkey with TLS is rediss://HOST:PORT/KEY here" },
+	{ "redis-sentinel", "it is redis+sentinel://S1,S2,S3/MASTER#KEY here" },
+	{ "rediss-sentinel", "it is rediss+sentinel://S1,S2,S3/MASTER#KEY here" },
+	{ "sentinel", "it is redis+sentinel://S1,S2,S3/MASTER#KEY here" },
 	{ "keydb", "KeyDB is redis://HOST:PORT/KEY here" },
 };
 

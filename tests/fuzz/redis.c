@@ -1,6 +1,6 @@
 /* A Redis server's bytes: the whole lock on a connection whose other end is the fuzzer. dial.h's two functions stand
  * here and give a socketpair; random names are all zeros, so that a corpus can hold right stamps. The first byte says
- * what is asked. Each operation ends once. */
+ * what is asked, and whether it is a Sentinel that answers. Each operation ends once. */
 #include "fuzz.h"
 
 #include "base/module.h"
@@ -121,8 +121,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	env = (struct lock_env){ .loop = ev_loop_new(EVBACKEND_SELECT | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
 	dials = ends = 0;
 	record_init(&r);
-	const struct lock_ops *ops = lunarch_module.locks[0];
-	struct lock *l = ops->open(&env, what & 8 ? "//u:p@h/3/k" LOCK_PREFIX_END : "//h/k" LOCK_PREFIX_END, &err);
+	const struct lock_ops *ops = lunarch_module.locks[what & 32 ? 2 : 0];
+	struct lock *l = ops->open(&env,
+	                           what & 32  ? "//h/m#k" LOCK_PREFIX_END
+	                           : what & 8 ? "//u:p@h/3/k" LOCK_PREFIX_END
+	                                      : "//h/k" LOCK_PREFIX_END,
+	                           &err);
 	must(l);
 	struct instant by = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
 	if (what & 16)

@@ -524,6 +524,67 @@ class TlsRedis(Redis):
         return f"rediss://{self.host}:{self.port}/{key}?ca={self.pki.ca}"
 
 
+class Sentinel(Server):
+    """Watches `primary`, a Redis or a Proxy of one, by the name MASTER. options: lines of its configuration. pki: it speaks TLS alone, also to the servers."""
+
+    MASTER, DOWN_MS = "our-primary", 1000
+
+    def __init__(
+        self, primary: Any, *options: str, quorum: int = 2, pki: Any = None, start: bool = True, machine: Any = None
+    ) -> None:
+        self.primary, self.options, self.quorum, self.pki = primary, options, quorum, pki
+        super().__init__(start, machine)
+
+    def prepare(self) -> None:
+        at = f"{getattr(self.primary, 'host', '127.0.0.1')} {self.primary.port}"
+        lines = [f"bind {self.host}", f"dir {self.dir}", f"port {0 if self.pki else self.port}"]
+        if self.pki:
+            certificate, key = self.pki.server()
+            lines += [f"tls-port {self.port}", f"tls-cert-file {certificate}", f"tls-key-file {key}"]
+            lines += [f"tls-ca-cert-file {self.pki.ca}", "tls-auth-clients no", "tls-replication yes"]
+        lines += [f"sentinel monitor {self.MASTER} {at} {self.quorum}"]
+        lines += [f"sentinel down-after-milliseconds {self.MASTER} {self.DOWN_MS}"]
+        lines += [f"sentinel failover-timeout {self.MASTER} 3000"]
+        with open(os.path.join(self.dir, "sentinel.conf"), "w") as f:  # which it writes to
+            f.write("\n".join([*lines, *self.options, ""]))
+
+    def command(self) -> list[str]:
+        return ["redis-server", os.path.join(self.dir, "sentinel.conf"), "--sentinel"]
+
+    def ready(self) -> bool:
+        return self.cli("PING").startswith(("PONG", "NOAUTH"))
+
+    def cli(self, *args: str, password: str | None = None) -> str:
+        more = ["--tls", "--cacert", self.pki.ca] if self.pki else []
+        return Redis.cli(self, *more, *args, password=password)  # type: ignore
+
+    def named(self, master: str = "") -> int:
+        """The port of the primary that it names; 0: it does not answer, or names none."""
+        said = self.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master or self.MASTER).split()
+        return int(said[1]) if len(said) == 2 and said[1].isdigit() else 0
+
+    @classmethod
+    def group(cls, primary: Any, replicas: int, *options: str, count: int = 3, **more: Any) -> "list[Sentinel]":
+        """So many that know each other and the replicas."""
+        group = [cls(primary, *options, **more) for _ in range(count)]
+        cls.settle(group, replicas)
+        return group
+
+    @classmethod
+    def settle(cls, group: "list[Sentinel]", replicas: int, password: str | None = None) -> None:
+        def knows(s: "Sentinel") -> bool:
+            words = s.cli("SENTINEL", "MASTER", cls.MASTER, password=password).split("\n")
+            said = dict(zip(words[::2], words[1::2]))
+            return (said.get("num-slaves"), said.get("num-other-sentinels"), said.get("flags")) == (
+                str(replicas),
+                str(len(group) - 1),
+                "master",
+            )
+
+        if not wait_for(lambda: all(knows(s) for s in group)):
+            raise RuntimeError("the Sentinels do not find each other")
+
+
 class Postgres(Server):
     """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections
     but the superuser's. standby_of: another Postgres, or a proxy before it: this is an asynchronous standby of that."""

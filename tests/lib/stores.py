@@ -21,6 +21,7 @@ from tests.lib import s3_servers
 from tests.lib import servers
 from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
 from tests.lib.proxy import Proxy
+from tests.lib.sentinel_site import SENTINELS, Way
 
 
 class Store:
@@ -436,7 +437,7 @@ class FullConsul(Consul):
 
 class Redis(Store):
     name = "redis"
-    names = ("a/b", "7/a")
+    names: tuple[str, ...] = ("a/b", "7/a")
     revisions = False  # a version is the content's digest: what was put back byte for byte is what was there
     notices_by_hand = False  # only what the script does is published
 
@@ -507,6 +508,50 @@ class RedisTls(Redis):
     def connection(self) -> socket.socket:
         context = ssl.create_default_context(cafile=self.server.pki.ca)
         return context.wrap_socket(super().connection(), server_hostname="127.0.0.1")
+
+
+class RedisSentinel(Redis):
+    """Three Sentinels, and a primary without a replica: it dies and comes back."""
+
+    name = "redis+sentinel"
+    names = ("a/b", "7/a", "with space", "a#b")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch()
+
+    def watch(self, **more: Any) -> None:
+        self.sentinels = servers.Sentinel.group(self.server, 0, **more)
+
+    def proxy(self) -> Proxy:
+        """The Sentinels know it as a primary of its own."""
+        proxy = Way(self.port)
+        proxy.refuse(SENTINELS)  # what passes is the lock's alone
+        for s in self.sentinels:
+            s.cli("SENTINEL", "MONITOR", f"by-{proxy.port}", "127.0.0.1", str(proxy.port), "2")
+        return proxy
+
+    def url(self, key: str, through: Any = None) -> str:
+        at = ",".join(f"127.0.0.1:{s.port}" for s in self.sentinels)
+        master = f"by-{through.port}" if through else servers.Sentinel.MASTER
+        return f"redis+sentinel://{at}/{master}#{quote(key)}"
+
+    def end(self) -> None:
+        for s in self.sentinels:
+            s.close()
+        super().end()
+
+
+class RedisSentinelTls(RedisTls, RedisSentinel):
+    name = "rediss+sentinel"
+
+    def __init__(self) -> None:
+        RedisTls.__init__(self)
+        self.watch(pki=self.server.pki)
+
+    def url(self, key: str, through: Any = None) -> str:
+        url, fragment = RedisSentinel.url(self, key, through).split("#")
+        return f"rediss{url[5:]}?ca={self.server.pki.ca}#{fragment}"
 
 
 class FullRedis(Redis):

@@ -12,16 +12,18 @@ local redis = {}
 ---@field ca? string for rediss://: a file of certificate authorities; else the URL's ?ca=
 ---@field cert? string the client's certificate, where the server asks for one; else the URL's ?cert=
 ---@field key? string its key; else the URL's ?key=
+---@field sentinel_password? string the Sentinels' own; its user is the URL's ?sentinel_username=
 ---@field fence? string the key that holds the largest token ("lunarch:fence"); not of redis.beside
 
----A server. Nothing is sent yet. Of several hosts, the first that can be reached and is no replica is asked.
----@param url string as "redis://HOST:PORT/DB"
+---A server. Nothing is sent yet. Of several hosts, the first that can be reached and is no replica is asked; where they are
+---Sentinels, the server that more than half of them name when a command is sent.
+---@param url string as "redis://HOST:PORT/DB" or "redis+sentinel://S1,S2,S3/MASTER/DB"
 ---@param options? lunarch.RedisOptions
 ---@return lunarch.Store
 function redis.connect(url, options) end
 
 ---The server of the term's own lock, fenced by the lock's counter: as soon as another leader is elected, it refuses.
----@param term lunarch.Term its lock is redis://...
+---@param term lunarch.Term its lock is redis://..., rediss://... or redis+sentinel://...
 ---@param options? lunarch.RedisOptions
 ---@return lunarch.Store
 function redis.beside(term, options) end

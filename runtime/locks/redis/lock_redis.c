@@ -48,9 +48,10 @@ struct redis_lock {
 	struct lock_link *asked;
 
 	/* Of the operation under way: */
-	bool inquires;   /* the call is with the server, which asks the hosts first; then comes the stage */
-	int stage, hops; /* hops: how often a cluster has sent it elsewhere */
-	bool whole;      /* a script is sent as its text: the server did not know the digest */
+	bool inquires;              /* the call is with the server, which asks the hosts first; then comes the stage */
+	struct instant inquired_at; /* when it began to */
+	int stage, hops;            /* hops: how often a cluster has sent it elsewhere */
+	bool whole;                 /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
 	char cursor[24]; /* where the list goes on */
 	int steps;       /* of it, that were done */
@@ -189,7 +190,9 @@ static void redis_start(struct redis_lock *l, int stage)
 		return;
 	}
 	redis_server_hold(s, &l->moved, NULL);
-	l->inquires = s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s));
+	/* Sentinels are asked before each operation: the primary of before may go on where they cannot reach it. */
+	l->inquires = s->place.master || (s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s)));
+	l->inquired_at = clock_now();
 	if (l->inquires)
 		redis_server_ask(s, &l->user);
 	else
@@ -202,7 +205,7 @@ static void redis_on_inquired(struct redis_lock *l)
 	const struct redis_server *s = l->server;
 
 	l->inquires = false;
-	if (s->several || (l->user.acquiring && !redis_server_is_checked(s)))
+	if (s->place.master ? !s->link : s->several || (l->user.acquiring && !redis_server_is_checked(s)))
 		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
 	else
 		lock_op_ask(&l->user.op, s->link, &l->user.call);
@@ -220,7 +223,8 @@ static bool redis_follow(struct redis_lock *l, const char *text)
 	int port = colon ? atoi(colon + 1) : 0;
 	bool asks = strncmp(text, "ASK ", 4) == 0;
 
-	if ((!asks && strncmp(text, "MOVED ", 6) != 0) || !colon || colon < space || l->hops++ == HOPS)
+	if ((!asks && strncmp(text, "MOVED ", 6) != 0) || !colon || colon < space || l->hops++ == HOPS ||
+	    l->server->place.master)
 		return false;
 	char *name = mem_dupn(space + 1, (size_t)(colon - space - 1));
 	struct lock_link *to = redis_server_at(l->server, *name ? name : from->url->host[0].name, port);
@@ -454,7 +458,12 @@ static void redis_on_ready(struct lock_call *c)
 {
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 
+	bool first = !l->user.op.sent;
 	lock_op_sent(&l->user.op);
+	/* A lease counts from before the Sentinels were asked: then it is over when the doubt of a server is that a later
+	 * majority has named (docs/locks.md). */
+	if (first && l->server->place.master)
+		l->user.op.sent_at = l->inquired_at;
 	if (l->user.op.link == l->asked)
 		redis_link_send_asking(l->asked);
 	redis_stages[l->stage].send(l);
@@ -568,6 +577,13 @@ static char *redis_next_url(const struct lock *base, const char *url)
 	const char *path = strstr(url, "//") + 2;
 	struct buf b = { 0 };
 
+	if (base->ops->key_last) {
+		buf_add(&b, url, strcspn(url, "#"));
+		buf_adds(&b, "#");
+		lock_url_encode(&b, key, LOCK_URL_PATH);
+		free(key);
+		return b.data;
+	}
 	path += strcspn(path, "/?");
 	buf_add(&b, url, (size_t)(path - url));
 	buf_adds(&b, "/");
@@ -581,11 +597,25 @@ static char *redis_next_url(const struct lock *base, const char *url)
 
 static struct lock *redis_open_plain(struct lock_env *env, const char *text, struct err *err);
 static struct lock *redis_open_tls(struct lock_env *env, const char *text, struct err *err);
+static struct lock *redis_open_sentinel(struct lock_env *env, const char *text, struct err *err);
+static struct lock *redis_open_sentinel_tls(struct lock_env *env, const char *text, struct err *err);
 
 #define REDIS_OPS .watch = lock_user_watch, LOCK_USER_OPS, .next_url = redis_next_url
 
 static const struct lock_ops lock_redis = { .scheme = "redis", .open = redis_open_plain, REDIS_OPS };
 static const struct lock_ops lock_rediss = { .scheme = "rediss", .open = redis_open_tls, REDIS_OPS };
+static const struct lock_ops lock_sentinel = {
+	.scheme = "redis+sentinel",
+	.open = redis_open_sentinel,
+	REDIS_OPS,
+	.key_last = true,
+};
+static const struct lock_ops lock_sentinel_tls = {
+	.scheme = "rediss+sentinel",
+	.open = redis_open_sentinel_tls,
+	REDIS_OPS,
+	.key_last = true,
+};
 
 static struct lock *redis_open_plain(struct lock_env *env, const char *text, struct err *err)
 {
@@ -597,7 +627,17 @@ static struct lock *redis_open_tls(struct lock_env *env, const char *text, struc
 	return redis_open(env, text, &lock_rediss, err);
 }
 
-static const struct lock_ops *const locks[] = { &lock_redis, &lock_rediss, NULL };
+static struct lock *redis_open_sentinel(struct lock_env *env, const char *text, struct err *err)
+{
+	return redis_open(env, text, &lock_sentinel, err);
+}
+
+static struct lock *redis_open_sentinel_tls(struct lock_env *env, const char *text, struct err *err)
+{
+	return redis_open(env, text, &lock_sentinel_tls, err);
+}
+
+static const struct lock_ops *const locks[] = { &lock_redis, &lock_rediss, &lock_sentinel, &lock_sentinel_tls, NULL };
 
 static void name_libraries(struct buf *out)
 {

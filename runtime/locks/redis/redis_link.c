@@ -140,7 +140,8 @@ static void stamp_put(struct redis_link *k)
 	char stamp[STAMP];
 
 	stamp_print(k, k->asked++, stamp);
-	link_put(k, (const char *[]){ "ECHO", stamp, NULL });
+	/* A Sentinel has no ECHO; and a server's user may have no right to PING. */
+	link_put(k, (const char *[]){ k->db == REDIS_SENTINEL ? "PING" : "ECHO", stamp, NULL });
 }
 
 static bool stamp_take(struct redis_link *k, const redisReply *r)
@@ -237,7 +238,7 @@ static void link_greet(struct lock_link *link)
 	else if (url->password)
 		greeting_put(k, 'a', (const char *[]){ "AUTH", url->password, NULL });
 	snprintf(db, sizeof db, "%d", k->db);
-	if (k->db)
+	if (k->db > 0)
 		greeting_put(k, 's', (const char *[]){ "SELECT", db, NULL });
 	greeting_put(k, 'c', (const char *[]){ "INFO", "cluster", NULL });
 	greeting_put(k, 'r', (const char *[]){ "ROLE", NULL });
@@ -263,9 +264,11 @@ static bool greeting_refused(struct redis_link *k, char what, const redisReply *
 	if (says(r, "LOADING") || says(r, "MASTERDOWN") || says(r, "ERR max number"))
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "it is not ready: %s", r->str);
 	else if (says(r, "NOAUTH") || says(r, "ERR operation not permitted"))
-		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
-		               "it wants a password: give it in the URL, as ?password_file=PATH, or in %s",
-		               LOCK_URL_PASSWORD);
+		lock_link_lose(
+			&k->link, LOCK_REFUSED, ERR_DENIED,
+			k->db == REDIS_SENTINEL
+				? "it wants a password: give it as ?sentinel_password_file=PATH"
+				: "it wants a password: give it in the URL, as ?password_file=PATH, or in " LOCK_URL_PASSWORD);
 	else if (says(r, "DENIED"))
 		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
 		               "it is in protected mode, and takes connections from its own host only");
@@ -287,12 +290,19 @@ static bool greeting_refused(struct redis_link *k, char what, const redisReply *
 static bool role_refused(struct redis_link *k, const redisReply *r)
 {
 	const char *role = redis_word_at(r, 0);
+	bool sentinel = strcmp(role, "sentinel") == 0;
 
-	if (strcmp(role, "slave") == 0 && !k->cluster)
+	if (k->db == REDIS_SENTINEL && *role && !sentinel)
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_USAGE,
+		               "it is no Sentinel, but a server: name the Sentinels (their port is mostly 26379), or "
+		               "write redis://");
+	else if (strcmp(role, "slave") == 0 && !k->cluster)
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE,
 		               "it is a replica, which cannot be written to: name its primary, or all of its servers");
-	else if (strcmp(role, "sentinel") == 0)
-		lock_link_lose(&k->link, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
+	else if (k->db != REDIS_SENTINEL && sentinel)
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_USAGE,
+		               "it is a Sentinel: name the servers that it watches, or write "
+		               "redis+sentinel://S1,S2,S3/MASTER#KEY");
 	else
 		return false;
 	return true;

@@ -8,6 +8,8 @@
 
 struct redisReply;
 
+#define REDIS_SENTINEL (-1) /* as db: it is a Sentinel, which has none */
+
 /* A link (lock_link.h) whose answers are redisReply. place: whether to speak TLS, and how. url: hosts, user and
  * password. Both are borrowed, and outlive the link.
  * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. events: NULL: the owner is told nothing. push:

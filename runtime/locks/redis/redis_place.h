@@ -6,8 +6,11 @@
 
 /* What locks have in common that share connections. */
 struct redis_place {
-	struct lock_url url;       /* hosts, user and password; its path is the database and the key */
-	bool tls;                  /* with the URL's ca, cert, key and server_name */
+	struct lock_url url; /* hosts, user and password; its path is the database and the key */
+	bool tls;            /* with the URL's ca, cert, key and server_name */
+	/* NULL: the hosts are the servers. Else they are Sentinels, which know the primary by this name; the path is
+	 * this name and the database; user and password are the servers', and the Sentinels have these. */
+	char *master, *sentinel_user, *sentinel_password;
 	int db, replicas, max_age; /* the last in seconds */
 };
 

@@ -1,5 +1,6 @@
 #include "locks/redis/redis_server.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "locks/redis/redis_link.h"
 #include "locks/redis/redis_scripts.h"
@@ -8,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIVE "alive" /* no lock's channel, which end with ":changed" or ":next:changed" */
+#define FORGOTTEN (3 * NSEC_PER_SEC) /* a Sentinel that has not answered for so long is asked anew */
+#define SEEK (3 * NSEC_PER_SEC)      /* for an answer, where only notices need one */
+#define SWITCHED "+switch-master"    /* Sentinel's documentation, "Pub/Sub Messages" */
+#define ALIVE "alive"                /* no lock's channel, which end with ":changed" or ":next:changed" */
 
 /* ---- which of the hosts is the primary ---- */
 
@@ -20,11 +24,25 @@ struct redis_host {
 	struct lock_call call;
 	int holders; /* of redis_server_hold; what nobody holds goes when another address is named */
 
+	struct instant asked_at; /* when the question was asked that is under way */
+	bool asked;              /* it is: `call` is at the link */
+	unsigned round;          /* of the inquiry in which it was sent: an answer to an earlier one is too old */
+	bool open;               /* it has not answered in this inquiry */
+
 	/* What it has said in this inquiry: */
 	uint64_t said; /* the number of the connection on which it said that it is a primary, plus one; 0: it did not */
 	bool cluster;  /* of which it is one of many primaries */
 	char run_id[48];
+
+	/* Of a Sentinel: */
+	struct lock_link *switches; /* on which it tells of failovers */
+	char *named;                /* the primary, in this inquiry; NULL: none */
+	int named_port;
+	struct err why; /* why it has named none */
 };
+
+static const struct redis_host *sentinels_choose(const struct redis_server *s);
+static void server_inquire(struct redis_server *s);
 
 bool redis_server_is_checked(const struct redis_server *s)
 {
@@ -36,17 +54,150 @@ static struct redis_host *host_of(struct lock_call *c)
 	return (struct redis_host *)(void *)((char *)c - offsetof(struct redis_host, call));
 }
 
+static void host_ask(struct redis_host *h)
+{
+	h->asked = true;
+	h->asked_at = clock_now();
+	lock_link_want(h->link, &h->call);
+}
+
+/* The others need not be waited for when a majority of Sentinels has named one primary. */
 static void host_close(struct redis_host *h)
 {
-	if (--h->server->open == 0)
-		lock_op_finish(&h->server->inquiry, &(struct lock_result){ .outcome = LOCK_OK });
+	struct redis_server *s = h->server;
+
+	if (!h->open)
+		return;
+	h->open = false;
+	if (--s->open == 0 || (s->place.master && sentinels_choose(s)))
+		lock_op_finish(&s->inquiry, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
 /* All of INFO: servers before 7 give either one section or all. */
 static void host_on_ready(struct lock_call *c)
 {
-	redis_link_send(host_of(c)->link, c, (const char *[]){ "INFO", NULL });
+	struct redis_host *h = host_of(c);
+	const char *master = h->server->place.master;
+
+	h->round = h->server->round;
+	if (master)
+		redis_link_send(h->link, c, (const char *[]){ "SENTINEL", "GET-MASTER-ADDR-BY-NAME", master, NULL });
+	else
+		redis_link_send(h->link, c, (const char *[]){ "INFO", NULL });
 }
+
+/* ---- Sentinels ---- */
+
+/* The first of more than half of them that name the same server; NULL: there is no such majority. Two majorities have one
+ * Sentinel in common, and none goes back to the primary of before: so whoever was told of a later primary was told so
+ * after everybody who was told of the earlier one. */
+static const struct redis_host *sentinels_choose(const struct redis_server *s)
+{
+	const struct redis_host *end = s->host + s->place.url.hosts;
+
+	for (const struct redis_host *h = s->host; h < end; h++) {
+		int count = 0;
+		for (const struct redis_host *o = s->host; o < end; o++)
+			count += h->named && o->named && h->named_port == o->named_port &&
+			         strcmp(h->named, o->named) == 0;
+		if (2 * count > s->place.url.hosts)
+			return h;
+	}
+	return NULL;
+}
+
+static void sentinel_on_answer(struct redis_host *h, const redisReply *r)
+{
+	const char *name = redis_word_at(r, 0);
+	int64_t port = redis_number_at(r, 1);
+
+	if (r->type == REDIS_REPLY_NIL)
+		err_set(&h->why, ERR_MISSING, "%s watches no primary of that name", h->link->peer);
+	else if (r->type == REDIS_REPLY_ERROR)
+		err_set(&h->why, ERR_DENIED, "%s answered: %s", h->link->peer, r->str);
+	else if (r->elements != 2 || !*name || port < 1 || port > 65535)
+		err_set(&h->why, ERR_INVALID, "%s gave an answer that makes no sense", h->link->peer);
+	else {
+		mem_replace(&h->named, name);
+		h->named_port = (int)port;
+	}
+}
+
+/* Why there is none. */
+static void sentinels_explain(struct redis_server *s)
+{
+	int hosts = s->place.url.hosts;
+	struct buf b = { 0 };
+
+	for (const struct redis_host *h = s->host; h < s->host + hosts; h++)
+		if (h->named)
+			buf_printf(&b, "; %s names %s:%d", h->link->peer, h->named, h->named_port);
+		else
+			buf_printf(&b, "; %s", h->why.text);
+	err_set(&s->why, ERR_UNREACHABLE,
+	        "nobody is elected unless %d of the %d Sentinels name one server as the primary of \"%s\"%s",
+	        hosts / 2 + 1, hosts, s->place.master, b.data);
+	buf_fini(&b);
+}
+
+/* Notices come from the primary: the one before may be cut off, and have nothing to tell. */
+static void primary_follow(struct redis_server *s, const char *name, int port)
+{
+	struct lock_link *notices = s->base.notices;
+
+	if (s->primary.host[0].port == port && strcmp(s->primary.host[0].name, name) == 0)
+		return;
+	mem_replace(&s->primary.host[0].name, name);
+	s->primary.host[0].port = port;
+	if (notices->state != LOCK_LINK_DOWN)
+		lock_link_lose(notices, LOCK_FAILED, ERR_UNREACHABLE, "it is not the primary any more");
+	s->seeks = false;
+	if (s->base.board.channels)
+		lock_link_raise(notices);
+}
+
+static void primary_choose(struct redis_server *s)
+{
+	const struct redis_host *h = sentinels_choose(s);
+
+	redis_server_hold(s, &s->link, h ? redis_server_at(s, h->named, h->named_port) : NULL);
+	if (h)
+		primary_follow(s, h->named, h->named_port);
+	else
+		sentinels_explain(s);
+}
+
+static void switches_on_up(void *arg)
+{
+	redis_link_send(((struct redis_host *)arg)->switches, NULL, (const char *[]){ "SUBSCRIBE", SWITCHED, NULL });
+}
+
+static void switched_tell(void *arg, const struct lock_channel *c)
+{
+	lock_board_tell(arg, c->name, NULL);
+}
+
+/* "NAME OLDHOST OLDPORT NEWHOST NEWPORT": all look now, and notices are to come from there. */
+static void switches_on_push(void *arg, const redisReply *r)
+{
+	const struct redis_host *h = arg;
+	struct redis_server *s = h->server;
+	const char *master = s->place.master;
+	size_t len = strlen(master);
+
+	if (!r) {
+		redis_link_send(h->switches, NULL, (const char *[]){ "UNSUBSCRIBE", ALIVE, NULL });
+		return;
+	}
+	const char *text = redis_word_at(r, 2);
+	if (strcmp(redis_word_at(r, 0), "message") != 0 || strncmp(text, master, len) != 0 || text[len] != ' ')
+		return;
+	lock_board_each(&s->base.board, switched_tell, &s->base.board);
+	s->seeks = true;
+	server_inquire(s);
+}
+
+/* ---- answers ---- */
 
 /* A host was a primary when its link came up, and may have become a replica since. */
 static void host_on_answered(struct lock_call *c, const void *answer)
@@ -56,6 +207,19 @@ static void host_on_answered(struct lock_call *c, const void *answer)
 	const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
 	char role[16] = "", mode[16] = "";
 
+	h->asked = false;
+	if (h->open && h->round != h->server->round) {
+		host_ask(h);
+		return;
+	}
+	if (h->server->place.master) {
+		lock_server_hold(&h->server->base);
+		if (h->open)
+			sentinel_on_answer(h, r);
+		host_close(h);
+		lock_server_put(&h->server->base);
+		return;
+	}
 	h->run_id[0] = '\0';
 	redis_info(info, "run_id", h->run_id, sizeof h->run_id);
 	redis_info(info, "redis_mode", mode, sizeof mode);
@@ -75,13 +239,16 @@ static void host_on_answered(struct lock_call *c, const void *answer)
 
 static void host_on_lost(struct lock_call *c, bool, enum lock_outcome outcome, const struct err *why)
 {
-	struct redis_server *s = host_of(c)->server;
+	struct redis_host *h = host_of(c);
+	struct redis_server *s = h->server;
 
+	h->asked = false;
+	h->why = *why;
 	if (s->outcome != LOCK_REFUSED) {
 		s->outcome = outcome;
 		s->why = *why;
 	}
-	host_close(host_of(c));
+	host_close(h);
 }
 
 /* Chooses the link by what the hosts have said. If there are several primaries, one was replaced and does not know it
@@ -130,10 +297,20 @@ static bool server_follow(struct redis_server *s)
 	return true;
 }
 
-static void server_inquire(struct redis_server *s);
+/* A connection of the server in use stays, though it is silent: what waits there has its own deadlines. Where a majority of
+ * Sentinels has answered, the others may take their time, until they are asked anew. */
+static void server_stop_asking(struct redis_server *s, bool early)
+{
+	for (struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++) {
+		h->open = false;
+		if (early)
+			continue;
+		h->asked = false;
+		lock_link_forget(h->link, &h->call, h->link != s->link);
+	}
+}
 
-/* The deadline has passed, all have answered, or the server is being freed. A connection of the server in use stays,
- * though it is silent: what waits there has its own deadlines. */
+/* The deadline has passed, all have answered, a majority of Sentinels has, or the server is being freed. */
 static void inquiry_on_over(void *arg, const struct lock_result *result)
 {
 	struct redis_server *s = arg;
@@ -142,10 +319,13 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 		return;
 	lock_server_hold(&s->base);
 	s->ending = true; /* whose connection is given up here may ask at once, before all questions are taken back */
-	for (int i = 0; i < s->place.url.hosts; i++)
-		lock_link_forget(s->host[i].link, &s->host[i].call, s->host[i].link != s->link);
-	server_choose(s);
-	server_follow(s);
+	server_stop_asking(s, s->place.master && sentinels_choose(s));
+	if (s->place.master) {
+		primary_choose(s);
+	} else {
+		server_choose(s);
+		server_follow(s);
+	}
 	for (size_t n = s->askers.count; n; n--) {
 		struct lock_call *c = lock_pipeline_pop(&s->askers);
 		if (c)
@@ -156,6 +336,20 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 	lock_server_put(&s->base);
 }
 
+static void host_begin(struct redis_host *h)
+{
+	h->open = true;
+	h->said = 0;
+	mem_replace(&h->named, NULL);
+	err_set(&h->why, ERR_TIMEOUT, "%s:%d has not answered in time", h->url.host[0].name, h->url.host[0].port);
+	if (h->switches && h->server->base.board.channels)
+		lock_link_raise(h->switches);
+	if (h->asked && elapsed_standby(h->asked_at, clock_now()) > FORGOTTEN) {
+		lock_link_forget(h->link, &h->call, true);
+		h->asked = false;
+	}
+}
+
 /* The locks of a process ask together, but each after its operation began: who asks during an inquiry waits for the
  * next. */
 static void server_inquire(struct redis_server *s)
@@ -163,22 +357,27 @@ static void server_inquire(struct redis_server *s)
 	struct lock_call *c;
 	nsec patience = 0;
 
-	if (s->inquiry.active || s->ending || !s->askers.first)
+	if (s->inquiry.active || s->ending || (!s->askers.first && !s->seeks))
 		return;
+	if (s->seeks)
+		patience = SEEK;
+	s->seeks = false;
 	while ((c = lock_pipeline_next(&s->askers))) {
 		nsec third = (nsec)lock_op_left_ms(&lock_user_of_call(c)->op) * NSEC_PER_MS / 3;
 		patience = third > patience ? third : patience;
 		lock_pipeline_push(&s->askers, c);
 	}
 	s->open = s->place.url.hosts;
+	s->round++;
 	s->outcome = LOCK_FAILED;
 	err_set(&s->why, ERR_TIMEOUT, "none of the servers has said in time that it is a primary");
 	lock_op_begin(&s->inquiry, s->base.env, &(struct lock){ .url = s->place.url.host[0].name }, NULL, false,
 	              instant_add(clock_now(), patience), inquiry_on_over, s);
-	for (int i = 0; i < s->place.url.hosts; i++) {
-		s->host[i].said = 0;
-		lock_link_want(s->host[i].link, &s->host[i].call);
-	}
+	for (struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++)
+		host_begin(h);
+	for (struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++)
+		if (!h->asked)
+			host_ask(h);
 }
 
 void redis_server_ask(struct redis_server *s, struct lock_user *u)
@@ -208,9 +407,23 @@ static char *server_pop_asked(struct redis_server *s)
 
 static void server_on_notices_up(void *arg)
 {
-	server_forget_asked(arg);
-	if (!server_follow(arg))
-		lock_server_on_up(arg);
+	struct redis_server *s = arg;
+
+	server_forget_asked(s);
+	if (s->place.master || !server_follow(s))
+		lock_server_on_up(s);
+}
+
+/* Nobody may ask for as long as notices are waited for: so the Sentinels are asked where these come from by now. */
+static void server_on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
+{
+	struct redis_server *s = arg;
+
+	lock_server_on_down(arg, outcome, why);
+	if (!s->place.master || !s->base.board.channels)
+		return;
+	s->seeks = true;
+	server_inquire(s);
 }
 
 static void server_listen(struct lock_server *base, const char *channel, bool on)
@@ -254,8 +467,11 @@ static bool server_serves(const struct lock_server *server, const void *place)
 	return redis_place_same(&((const struct redis_server *)server)->place, place);
 }
 
-static void host_init(struct redis_host *h, struct redis_server *s, struct lock_env *env, char *name, int port)
+/* db: REDIS_SENTINEL: it is one. */
+static void host_init(struct redis_host *h, struct redis_server *s, struct lock_env *env, char *name, int port, int db)
 {
+	static const struct lock_link_events switches = { .up = switches_on_up };
+
 	*h = (struct redis_host){ .server = s, .url = s->place.url };
 	h->url.hosts = 1;
 	h->url.host[0].name = name;
@@ -263,7 +479,14 @@ static void host_init(struct redis_host *h, struct redis_server *s, struct lock_
 	h->call.ready = host_on_ready;
 	h->call.answered = host_on_answered;
 	h->call.lost = host_on_lost;
-	h->link = redis_link_new(env, &s->place, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
+	if (db != REDIS_SENTINEL) {
+		h->link = redis_link_new(env, &s->place, &h->url, db, redis_scripts, NULL, NULL, NULL);
+		return;
+	}
+	h->url.user = s->place.sentinel_user ? s->place.sentinel_user : "";
+	h->url.password = s->place.sentinel_password;
+	h->link = redis_link_new(env, &s->place, &h->url, db, NULL, NULL, NULL, NULL);
+	h->switches = redis_link_new(env, &s->place, &h->url, db, NULL, &switches, switches_on_push, h);
 }
 
 static bool host_is(const struct redis_host *h, const char *name, int port)
@@ -297,7 +520,7 @@ struct lock_link *redis_server_at(struct redis_server *s, const char *name, int 
 {
 	struct redis_host *h = s->host;
 
-	for (; h < s->host + s->place.url.hosts; h++)
+	for (; h < s->host + s->place.url.hosts && !s->place.master; h++)
 		if (host_is(h, name, port))
 			return h->link;
 	for (h = s->others; h; h = h->next)
@@ -305,7 +528,7 @@ struct lock_link *redis_server_at(struct redis_server *s, const char *name, int 
 			return h->link;
 	others_sweep(s);
 	h = mem_zero(sizeof *h);
-	host_init(h, s, s->base.env, mem_dup(name), port);
+	host_init(h, s, s->base.env, mem_dup(name), port, s->place.db);
 	h->next = s->others;
 	s->others = h;
 	return h->link;
@@ -328,6 +551,8 @@ void redis_server_pass(struct redis_server *s)
 {
 	int host = 0;
 
+	if (s->place.master)
+		return;
 	while (s->host[host].link != s->link)
 		host++;
 	s->link = s->host[(host + 1) % s->place.url.hosts].link;
@@ -336,15 +561,24 @@ void redis_server_pass(struct redis_server *s)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = lock_server_on_down };
+	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = server_on_notices_down };
 	struct redis_server *s = mem_zero(sizeof *s);
+	const struct lock_url *told = &s->place.url;
 
 	s->place = *(struct redis_place *)place;
+	int db = s->place.master ? REDIS_SENTINEL : s->place.db;
 	s->host = mem_zero((size_t)s->place.url.hosts * sizeof *s->host);
 	for (int i = 0; i < s->place.url.hosts; i++)
-		host_init(&s->host[i], s, env, s->place.url.host[i].name, s->place.url.host[i].port);
-	s->link = s->host->link;
-	s->base.notices = redis_link_new(env, &s->place, &s->place.url, 0, NULL, &notices, server_on_push, s);
+		host_init(&s->host[i], s, env, s->place.url.host[i].name, s->place.url.host[i].port, db);
+	if (s->place.master) { /* no name is an address: notices come when the primary is known */
+		s->primary = s->place.url;
+		s->primary.hosts = 1;
+		s->primary.host[0].name = mem_dup("");
+		told = &s->primary;
+	} else {
+		s->link = s->host->link;
+	}
+	s->base.notices = redis_link_new(env, &s->place, told, 0, NULL, &notices, server_on_push, s);
 	return &s->base;
 }
 
@@ -362,12 +596,16 @@ static void server_free(struct lock_server *server)
 	for (int i = 0; i < s->place.url.hosts; i++) {
 		lock_link_forget(s->host[i].link, &s->host[i].call, false);
 		lock_link_free(s->host[i].link);
+		lock_link_free(s->host[i].switches);
+		free(s->host[i].named);
 	}
 	for (struct redis_host *h; (h = s->others);) {
 		s->others = h->next;
 		other_free(h);
 	}
 	lock_link_free(s->base.notices);
+	if (s->place.master)
+		free(s->primary.host[0].name);
 	redis_place_fini(&s->place);
 	server_forget_asked(s);
 	free(s->asked);

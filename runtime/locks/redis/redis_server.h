@@ -10,7 +10,7 @@
 struct redis_server {            /* of locks with the same place */
 	struct lock_server base; /* first */
 	struct redis_place place;
-	struct lock_link *link; /* to the host that is asked */
+	struct lock_link *link; /* to the host that is asked; with Sentinels NULL: a majority names none */
 	uint64_t checked; /* the number of its connection on which it was found to be the only primary, plus one */
 
 	/* The last inquiry. Nothing else of it is remembered: a server that was down may be back at any time. */
@@ -20,10 +20,13 @@ struct redis_server {            /* of locks with the same place */
 
 	struct lock_pipeline askers; /* private, as what follows: who has asked for the primary */
 	struct redis_host *host;     /* one for each of the URL */
-	struct redis_host *others;   /* that a cluster has told us of */
-	struct lock_op inquiry;      /* under way; ends it in time */
-	bool ending;                 /* it is just being ended: the next one begins afterwards */
-	char **asked;                /* the channels of (un)subscriptions that were not answered yet, in order */
+	struct redis_host *others;   /* that a cluster or Sentinels have told us of */
+	struct lock_url primary; /* whom the notices' link asks, where there are Sentinels; all but the host borrowed */
+	unsigned round;          /* the number of the inquiry */
+	bool seeks;              /* notices need the primary, so that an inquiry is to begin though nobody asks */
+	struct lock_op inquiry;  /* under way; ends it in time */
+	bool ending;             /* it is just being ended: the next one begins afterwards */
+	char **asked;            /* the channels of (un)subscriptions that were not answered yet, in order */
 	size_t asked_count;
 	int open; /* hosts that have not answered */
 };
@@ -34,6 +37,8 @@ extern const struct lock_server_ops redis_server_ops;
 /* All hosts are asked, after this call, whether they are primaries, and the link is set to the one that is; if there
  * is none, the link stays. A host that has not answered when a third of the asker's time is over is not counted. In a
  * cluster many hosts are primaries, and each says where a key is: there the link stays, or the first one is taken.
+ * Where the hosts are Sentinels, they are asked for the primary, and the link goes to the server that more than half of
+ * them name; without such a majority it is NULL, and outcome and why say so.
  * Then `answered` of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the
  * question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);

@@ -1,0 +1,336 @@
+#!/usr/bin/env -S PYTHONPATH=. python3
+"""The Redis lock passes the conformance suite where Sentinels name the server, and its own cases: failovers by real
+Sentinels, Sentinels that are gone, silent, cut off or of two minds, other passwords, and what is no Sentinel."""
+
+import sys
+import tempfile
+from typing import Any
+
+from tests.lib.candidates import STEADY, Candidate, stop_everyone
+from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, read_only, run
+from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.pki import Pki
+from tests.lib.processes import wait_for
+from tests.lib.sentinel_site import DURABLE, SENTINELS, Site, Way, url_of
+from tests.lib.servers import Redis, Sentinel, TlsRedis
+from tests.lib.stores import RedisSentinel as Store, RedisSentinelTls
+from tests.lib.tap import at_once, done, note, ok, same
+
+SHORT = 4000  # ms; for operations that are to fail soon
+
+
+def opened(url: str, **env: Any) -> Driver:
+    d = Driver(env)
+    o = d.open(url)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def term(holder: str = "a", lease_ms: int = 1000) -> dict[str, Any]:
+    return record(holder, token=0, leaseDurationMs=lease_ms)
+
+
+def leads(d: Driver, what: str, holder: str = "a") -> dict[str, Any]:
+    """A server that is new to the lock elects nobody for a lease: until then."""
+    w = tried(lambda: d.write(term(holder), d.read(within=SHORT).get("version", ""), within=SHORT), "ok")
+    ok(w["outcome"] == "ok", what, w)
+    return w
+
+
+def hears(x: Driver, other: Driver, what: str) -> None:
+    def told_of() -> bool:
+        before = x.count()
+        w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
+        return w["outcome"] == "ok" and x.noticed(before, patience=1)
+
+    ok(wait_for(told_of), what)
+
+
+def told(r: dict[str, Any], *said: str, what: str) -> None:
+    text = r.get("err", {}).get("text", "")
+    ok(r["outcome"] in ("failed", "refused") and all(s in text for s in said), what, r)
+
+
+def failover() -> None:
+    """The primary dies, and the Sentinels promote a replica."""
+    site = Site(3)
+    d, e, fresh = opened(site.url()), opened(site.url()), opened(site.url("y"))
+    d.do("watch")
+    w = leads(e, "failover: a term on the primary that the Sentinels name")
+    hears(d, e, "failover: and its renewals are told")
+    wait_for(lambda: all(r.cli("EXISTS", "x") == "1" for r in site.servers[1:]))
+    before = d.count()
+    site.servers[0].kill()
+    new = site.promoted(site.servers[0])
+    ok(d.noticed(before), "failover: who watches is told of it")
+    r = tried(lambda: e.read(within=SHORT), "ok")
+    same(r["record"]["holderIdentity"], "e", "failover: the promoted server is asked by now")
+    w = e.write(record("e"), r["version"], within=SHORT)
+    same((w["outcome"], new.cli("EXISTS", "x")), ("ok", "1"), "failover: where the term goes on")
+    told(fresh.write(term("f", lease_ms=600_000), ""), "promoted", what="failover: and nobody else is elected at once")
+    hears(d, e, "failover: notices come from there")
+    leads(fresh, "failover: after a lease others are elected")
+    site.servers[0].start()
+    follows = wait_for(lambda: site.servers[0].cli("ROLE").startswith("slave"))
+    ok(follows, "failover: the old primary comes back, and the Sentinels make it a replica")
+    hears(d, e, "failover: which changes nothing")
+    same([x.end() for x in (d, e, fresh)], [0] * 3, "failover: all close in peace")
+    site.close()
+
+
+def cut_off() -> None:
+    """The Sentinels lose the primary, and the candidates do not: the old primary takes no write of theirs from the
+    moment when a majority names another one."""
+    site = Site()
+    d, e = opened(site.url()), opened(site.url())
+    d.do("watch")
+    leads(e, "cut off: a term on the primary")
+    hears(d, e, "cut off: whose renewals are told")
+    wait_for(lambda: site.servers[1].cli("EXISTS", "x") == "1")
+    site.ways[site.servers[0]].refuse(SENTINELS)
+    new = site.promoted(site.servers[0])
+    same(
+        site.servers[0].cli("ROLE").split()[0],
+        "master",
+        "cut off: there are two primaries now, and both can be reached",
+    )
+    there = site.servers[0].cli("GET", "x")
+    leads(e, "cut off: who goes on does so on the one that the Sentinels name")
+    same(site.servers[0].cli("GET", "x"), there, "cut off: the old one has nothing of it")
+    ok(new.cli("GET", "x") != there, "cut off: but the new one has")
+    hears(d, e, "cut off: and notices come from there, though the old connection is up")
+    same([d.end(), e.end()], [0, 0], "cut off: both close in peace")
+    site.close()
+
+
+def minority() -> None:
+    """Sentinels that are gone or silent: most must answer, and the rest costs nothing."""
+    site = Site()
+    one, two, three = site.group
+    d = opened(site.url())
+    d.do("watch")
+    leads(d, "minority: with three Sentinels it leads")
+    one.pause()
+    for _ in range(5):
+        w = leads(d, "minority: one hangs, and it goes on")
+    two.pause()
+    r = d.read(within=SHORT)
+    told(r, "2 of the 3 Sentinels", str(one.port), str(two.port), what="minority: two hang: nobody leads, and why")
+    w = d.write(term(), w["version"], within=SHORT)
+    told(w, "2 of the 3 Sentinels", what="minority: and nothing is written, to no server")
+    one.resume()
+    leads(d, "minority: one of them answers again, and it leads")
+    two.kill()
+    leads(d, "minority: the other one is dead, and it leads")
+    three.kill()
+    told(d.read(within=SHORT), "2 of the 3 Sentinels", str(three.port), what="minority: one alone does not count")
+    three.start()
+    leads(d, "minority: two are there again")
+    same(d.end(), 0, "minority: and the lock closes in peace")
+    alone = opened(url_of([one]))
+    same(alone.read(within=SHORT)["outcome"], "ok", "minority: who names one Sentinel believes that one")
+    alone.end()
+    site.close()
+
+
+def counted_from() -> None:
+    """A lease counts from before the Sentinels were asked. Were it from when the server was, a term could outlast the
+    wait of who is told of a later primary meanwhile."""
+    site = Site(1)
+    ways = [Way(s.port) for s in site.group]
+    at = ",".join(f"127.0.0.1:{way.port}" for way in ways)
+    d = opened(f"redis+sentinel://{at}/{Sentinel.MASTER}#x")
+    w = leads(d, "counted: a term")
+    for way in ways:
+        way.delay(0.4)
+    w = d.write(record("a"), w["version"])
+    good = w["outcome"] == "ok" and w["sent_ms"] + 400 <= w["took_ms"] + 1
+    ok(good, "counted: a write counts from before slow Sentinels were asked", w)
+    d.end()
+    for way in ways:
+        way.close()
+    site.close()
+
+
+def of_two_minds() -> None:
+    """Sentinels that name different servers."""
+    with Redis() as a, Redis() as b:
+        group = [Sentinel(s, quorum=9) for s in (a, b, a, b)]
+        d = opened(url_of(group))
+        r = d.read(within=SHORT)
+        told(r, "3 of the 4 Sentinels", f"names 127.0.0.1:{a.port}", f"names 127.0.0.1:{b.port}",
+             what="two minds: half of them is no majority, and the error says what each names")  # fmt: skip
+        e = opened(url_of(group[:3]))
+        same(e.write(term(), "", within=SHORT)["outcome"] in ("ok", "failed"), True, "two minds: of three, two count")
+        leads(e, "two minds: and it leads where these say")
+        same((a.cli("EXISTS", "x"), b.cli("EXISTS", "x")), ("1", "0"), "two minds: and nowhere else")
+        d.end(), e.end()
+        for s in group:
+            s.close()
+
+
+def wrong_quorum() -> None:
+    """A quorum that more Sentinels must reach than are left promotes nobody; a quorum of one lets a Sentinel that is
+    wrong begin a failover: the lock follows when a majority does."""
+    site = Site(quorum=3)
+    d = opened(site.url())
+    leads(d, "quorum: of three, all are there")
+    site.group[2].kill()
+    leads(d, "quorum: two name the primary still")
+    site.servers[0].kill()
+    r = tried(lambda: d.read(within=SHORT), "failed")
+    told(
+        r, str(site.ways[site.servers[0]].port), what="quorum: when it dies nobody is promoted, and the error names it"
+    )
+    site.servers[0].start()
+    leads(d, "quorum: when it is back it leads")
+    d.end()
+    site.close()
+    first = Redis(*DURABLE)
+    second = Redis(*DURABLE, replica_of=first)
+    group = Sentinel.group(first, 1, quorum=1)
+    d, e = opened(url_of(group)), opened(url_of(group))
+    d.do("watch")
+    leads(e, "quorum: of one: a term")
+    wait_for(lambda: second.cli("EXISTS", "x") == "1")
+    group[0].cli("SENTINEL", "FAILOVER", Sentinel.MASTER)  # as if it were down: without asking the others
+    ok(wait_for(lambda: [s.named() for s in group].count(second.port) >= 2), "quorum: of one: all follow")
+    leads(e, "quorum: of one: the term goes on where they say")
+    same(second.cli("ROLE").split()[0], "master", "quorum: of one: which is the new primary")
+    hears(d, e, "quorum: of one: and notices come from there")
+    d.end(), e.end()
+    for s in [*group, first, second]:
+        s.close()
+
+
+def passwords() -> None:
+    """Sentinels and servers have passwords of their own, and speak TLS."""
+    with tempfile.TemporaryDirectory() as where:
+        pki = Pki(where)
+        one = TlsRedis("--requirepass", "se/rver", "--masterauth", "se/rver", pki=pki)
+        more = [f"sentinel auth-pass {Sentinel.MASTER} se/rver", "requirepass wat/cher"]
+        group = [Sentinel(one, *more, pki=pki) for _ in range(3)]
+        at = ",".join(f"{s.host}:{s.port}" for s in group)
+        with open(f"{where}/word", "w") as f:
+            f.write("wat/cher\n")
+
+        def url(server: str, sentinel: str, key: str = "x") -> str:
+            return f"rediss+sentinel://{server}{at}/{Sentinel.MASTER}/3?ca={pki.ca}{sentinel}#{key}"
+
+        good = url(":se%2Frver@", "&sentinel_password=wat%2Fcher")
+        d = Driver()
+        shown = d.open(good)["url"]
+        same("rver" in shown or "wat" in shown, False, "passwords: people see none of them")
+        e = opened(url(":se%2Frver@", f"&sentinel_password_file={where}/word"))
+        d.do("watch")
+        leads(e, "passwords: with both it leads, of a file or of the URL")
+        hears(d, e, "passwords: and is told of changes")
+        same(one.cli("-n", "3", "EXISTS", "x", password="se/rver"), "1", "passwords: in its database")
+        for what, wrong, said in (
+            ("the Sentinels' missing", url(":se%2Frver@", ""), "sentinel_password_file"),
+            (
+                "the Sentinels' wrong",
+                url(":se%2Frver@", "&sentinel_password=wr0ng"),
+                "refuses the user or the password",
+            ),
+            ("the server's missing", url("", "&sentinel_password=wat%2Fcher"), "it wants a password"),
+            ("the server's wrong", url(":wr0ng@", "&sentinel_password=wat%2Fcher"), "refuses the user"),
+        ):
+            g = opened(wrong)
+            r = g.read(within=SHORT)
+            told(r, said, what=f"passwords: {what}: is told")
+            same("wr0ng" in r["err"]["text"], False, f"passwords: {what}: without the password")
+            g.end()
+        same([d.end(), e.end()], [0, 0], "passwords: all close in peace")
+        for s in [*group, one]:
+            s.close()
+
+
+def strangers() -> None:
+    """What is no Sentinel, and what no lock's URL is."""
+    with Redis() as server:
+        group = Sentinel.group(server, 0)
+        plain = opened(f"redis://{group[0].host}:{group[0].port}/x")
+        told(
+            plain.read(within=SHORT), "it is a Sentinel", "redis+sentinel://", what="strangers: a Sentinel by redis://"
+        )
+        plain.end()
+        d = opened(f"redis+sentinel://127.0.0.1:{server.port}/m#x")
+        told(d.read(within=SHORT), "no Sentinel", what="strangers: a server in the place of Sentinels")
+        d.end()
+        d = opened(url_of(group).replace(Sentinel.MASTER, "another"))
+        told(d.read(within=SHORT), '"another"', "watches no primary", what="strangers: a name that they do not know")
+        d.end()
+        for s in group:
+            s.close()
+    for url, said in (
+        ("redis+sentinel://u:secret@h/m", "name is missing"),
+        ("redis+sentinel://u:secret@h/m#", "name is missing"),
+        ("redis+sentinel://u:secret@h#k", "have for the primary is missing"),
+        ("redis+sentinel://u:secret@h/m/x#k", "database's number is expected"),
+        ("redis+sentinel://u:secret@h/m/1?db=2#k", "two databases"),
+        ("redis+sentinel://u:secret@h,h:26379/m#k", "named twice"),
+        ("redis+sentinel://u:secret@h/m?ca=/f#k", "write rediss://"),
+        ("redis+sentinel://u:secret@h/m#%zz", "bad percent escape"),
+        ("redis+sentinel://u:secret@h/m?sentinel_password_file=/no/such#k", "/no/such"),
+        ("redis-sentinel://u:secret@h/0#m", "redis+sentinel://S1,S2,S3/MASTER#KEY"),
+        ("sentinel://h:26379;sentinel://h2", "redis+sentinel://S1,S2,S3/MASTER#KEY"),
+        ("redis://u:secret@h/0?master_name=m", "redis+sentinel://S1,S2,S3/MASTER#KEY"),
+        ("redis://u:secret@h/k?sentinelMasterId=m", "redis+sentinel://S1,S2,S3/MASTER#KEY"),
+    ):
+        d = Driver()
+        o = d.open(url)
+        good = not o["ok"] and said in o["err"] and "secret" not in o["err"]
+        ok(good, f"strangers: {url.replace('secret', '...')} is refused: {said}", o)
+        d.end()
+    d = Driver()
+    for url, printed in (
+        ("redis+sentinel://a,b:1,[::1]/m#k/1", "redis+sentinel://a:26379,b:1,[::1]:26379/m#k/1"),
+        ("rediss+sentinel://a/m?db=2&ca=/f#k", "rediss+sentinel://a:26379/m/2?ca=/f#k"),
+        ("redis+sentinel://a/m/0#k", "redis+sentinel://a:26379/m#k"),
+    ):
+        same(d.open(url, url).get("url"), printed, f"spellings: {url}")
+        same(d.open(printed, printed).get("url"), printed, f"spellings: and it is the same printed: {printed}")
+    d.end()
+
+
+def fenced() -> None:
+    """A script writes where its lock's Sentinels say, also after a failover."""
+    site = Site()
+    text = """
+        local redis = require "lunarch.redis"
+        return { on_leading = function(term)
+            local store = redis.beside(term)
+            while true do print(store:fenced(term, "INCR", "done")) sleep(0.2) end
+        end }"""
+    c = Candidate("--lock", site.url(), "-e", text, options=STEADY)
+
+    def count() -> int:
+        primary = site.primary()
+        return int(primary.cli("GET", "done") or 0) if primary else 0
+
+    ok(wait_for(lambda: count() > 2), "fenced: redis.beside finds the primary")
+    site.servers[0].kill()
+    site.promoted(site.servers[0])
+    before = count()
+    ok(wait_for(lambda: count() > before), "fenced: and the one that is promoted")
+    c.stop()
+    site.close()
+
+
+CASES = [fenced, counted_from, failover, cut_off, minority, of_two_minds, wrong_quorum, passwords, strangers]
+only = [globals()[n] for n in sys.argv[1:]]
+if only:
+    at_once(*only)
+    done()
+store = Store()
+run(store, BASIC + NETWORK + SERVER + REPEATED + [read_only])
+store.end()
+secret = RedisSentinelTls()
+run(secret, SERVER)
+secret.end()
+note("the Sentinels' own cases")
+at_once(*CASES)
+stop_everyone()
+done()
