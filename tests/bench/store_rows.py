@@ -19,6 +19,7 @@ from tests.bench import next_rows
 from tests.lib import servers
 from tests.lib.candidates import FAST
 from tests.lib.processes import CACHE, LUNARCH, ROOT, moment
+from tests.lib.sentinel_site import url_of
 from tests.bench.rows import (
     HELLO,
     JSON,
@@ -244,6 +245,25 @@ def redis(directory: str) -> None:
         store_rows("Redis", server, (None, 1.5), (floor("redis_start", server), floor("redis", server)), True)
 
 
+def redis_ways(directory: str) -> None:
+    """What TLS costs, and that the Sentinels are asked before each operation."""
+    with servers.TlsRedis() as secret, servers.Redis() as server:
+        group = servers.Sentinel.group(server, 0)
+        for name, url in (
+            ("Redis over TLS", secret.url),
+            ("Redis by three Sentinels", lambda key: url_of(group, key)),
+        ):
+            for lock in "s", "h":
+                first = Runner(url(lock))
+                first.out.readline()
+                first.leave()
+            what = f"{name}: SIGTERM to the leader until the next on_leading"
+            row(what, None, handovers(url("h"), lambda c: c.kill(signal.SIGTERM), SETTLE), "ms")
+            row(f"{name}: memory (PSS) of elector + guard + worker, leading", None, resting(url, False), "MB")
+        for s in group:
+            s.close()
+
+
 def postgres(directory: str) -> None:
     with servers.Postgres() as server:
         store_rows("PostgreSQL", server, (None, 2.5), (floor("postgres_start", server), floor("postgres", server)))
@@ -379,4 +399,4 @@ def redis_many(directory: str) -> None:
             crowd("Redis", server, RedisRenewals, n, times)
 
 
-parts = (etcd, redis, postgres, zookeeper, etcd_many, redis_many)
+parts = (etcd, redis, redis_ways, postgres, zookeeper, etcd_many, redis_many)

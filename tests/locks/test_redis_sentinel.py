@@ -289,6 +289,7 @@ def strangers() -> None:
         ("redis+sentinel://a,b:1,[::1]/m#k/1", "redis+sentinel://a:26379,b:1,[::1]:26379/m#k/1"),
         ("rediss+sentinel://a/m?db=2&ca=/f#k", "rediss+sentinel://a:26379/m/2?ca=/f#k"),
         ("redis+sentinel://a/m/0#k", "redis+sentinel://a:26379/m#k"),
+        ("redis+sentinel://a/m#k?ssl=1", "redis+sentinel://a:26379/m#k%3Fssl=1"),
     ):
         same(d.open(url, url).get("url"), printed, f"spellings: {url}")
         same(d.open(printed, printed).get("url"), printed, f"spellings: and it is the same printed: {printed}")

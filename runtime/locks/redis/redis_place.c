@@ -230,7 +230,7 @@ int redis_place_parse(struct redis_place *p, char **key, char **shown, const cha
 	bool sentinels = strstr(scheme, "+sentinel");
 	const char *hash = sentinels ? strchr(text, '#') : NULL;
 	char *front = mem_dupn(text, hash ? (size_t)(hash - text) : strlen(text));
-	int rc = refuse_foreign(scheme, text, err);
+	int rc = refuse_foreign(scheme, front, err);
 
 	*p = (struct redis_place){ .tls = strncmp(scheme, "rediss", 6) == 0 };
 	if (rc == 0)
