@@ -192,7 +192,7 @@ end
 
 -- What of the API and of the library is in a package of its own, by its module (natives.module).
 local in_modules = {
-	http = "http", ["lunarch.http"] = "http", ["lunarch.aws"] = "http", ["lunarch.gcp"] = "http",
+	http = "http", ["lunarch.http"] = "http", ["lunarch.aws"] = "http", ["lunarch.gcp"] = "http", ["lunarch.azure"] = "http",
 	["lunarch.kube"] = "http", ["lunarch.hash"] = "hash", ["lunarch.mysql"] = "mysql",
 }
 

@@ -232,6 +232,8 @@ return {
     methods("Database:", require("lunarch.sql").connect("postgres://127.0.0.1"))
     methods("Credentials:", require("lunarch.aws").credentials())
     methods("GcpCredentials:", require("lunarch.gcp").credentials())
+    methods("AzureCredentials:", require("lunarch.azure").credentials())
+    methods("AzureStorage:", require("lunarch.azure").storage("account"))
     methods("Client:", require("lunarch.kube").connect { server = "http://127.0.0.1" })
     local list = {}
     for name in pairs(names) do list[#list + 1] = name end
