@@ -30,6 +30,8 @@ case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; es
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
+# Nodesource's nodejs has it.
+case "${1:-}" in test | lint | bench) command -v npm >/dev/null || need="$need npm" ;; esac
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.
 case "${1:-}" in go | test | lint | bench) command -v go >/dev/null || need="$need golang-go ca-certificates" ;; esac
 missing=""

@@ -36,6 +36,8 @@ const struct lock_backend lock_backends[] = {
 	{ "s3", "s3://BUCKET/KEY, an object of S3 or of a store with its protocol", .ops = &lock_driver_path,
 	  .driver = "s3" },
 	{ "gs", "gs://BUCKET/KEY, an object of Google Cloud Storage", .ops = &lock_driver_path, .driver = "gs" },
+	{ "azblob", "azblob://ACCOUNT/CONTAINER/KEY, a blob of Azure Storage", .ops = &lock_driver_path,
+	  .driver = "azblob" },
 	{ "consul", "consul://HOST:PORT/KEY (consuls:// for TLS)", .ops = &lock_driver_path, .driver = "consul" },
 	{ "consuls", NULL, .ops = &lock_driver_path, .driver = "consul" },
 	{ "mysql", "mysql://[USER@]HOST[:PORT]/DATABASE#NAME, one row of a table, also of MariaDB",

@@ -96,6 +96,18 @@ WAYS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
         {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SECRET},
         ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     ),
+    (
+        "azblob, the account's key",
+        f"azblob://account/c/x?endpoint=http://{AT}/account",
+        {"AZURE_STORAGE_KEY": SECRET + "aa"},
+        ("AZURE_STORAGE_KEY",),
+    ),
+    (
+        "azblob, a SAS",
+        f"azblob://account/c/x?endpoint=http://{AT}/account",
+        {"AZURE_STORAGE_SAS_TOKEN": f"sv=1&sig={SECRET}"},
+        ("AZURE_STORAGE_SAS_TOKEN",),
+    ),
     ("kube, a token in the kubeconfig", "kube://n/x", {"KUBECONFIG": KUBECONFIG}, ()),
 ]
 
@@ -208,7 +220,20 @@ def test_ways() -> None:
 def test_malformed() -> None:
     """A URL that cannot be read is not repeated with what is in it. An unescaped / or # in a password looks like a
     host's port, and what follows like a path."""
-    kinds = ("redis", "postgres", "etcd", "etcds", "zookeeper", "mysql", "consul", "consuls", "kube", "s3", "gs")
+    kinds = (
+        "redis",
+        "postgres",
+        "etcd",
+        "etcds",
+        "zookeeper",
+        "mysql",
+        "consul",
+        "consuls",
+        "kube",
+        "s3",
+        "gs",
+        "azblob",
+    )
     cut = [f"{k}://zoe:5{c}{SECRET}@{AT}/x#x" for k in kinds for c in "/#?"]
     for lock in (
         *cut,

@@ -42,7 +42,8 @@ case $suite in
       *s3*) built s3-servers ;;
       *consul*) built consul-server ;;
       *gs*) built gcs-server ;;
-      *) built s3-servers; built consul-server; built gcs-server ;;
+      *azblob*) built azurite ;;
+      *) built s3-servers; built consul-server; built gcs-server; built azurite ;;
     esac ;;
   mysql) export MYSQLD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/mysql/bin/mysqld" ;;
   etcd-*)

@@ -212,6 +212,7 @@ STORES: dict[str, Callable[[], Any]] = {
     "consul": stores.Consul,
     "s3": stores.S3,
     "gs": stores.Gcs,
+    "azblob": stores.AzureBlob,
 }
 
 

@@ -21,6 +21,7 @@ waits() {
     kube:* | etcd-*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/${1%%:*}/built" ] ;;
     store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
     store:*gs*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/gcs/built" ] ;;
+    store:*azblob*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/azurite/built" ] ;;
     store:*consul*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/consul/built" ] ;;
     *) false ;;
   esac

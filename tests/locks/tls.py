@@ -136,6 +136,14 @@ CLIENTS: list[tuple[str, str, Client]] = [
         ),
     ),
     ("gs", "", gs),
+    (
+        "azblob",
+        "",
+        lock(
+            "azblob://account/c/x?endpoint=https://127.0.0.1:{port}/account&ca={ca}",
+            {"AZURE_POD_IDENTITY_AUTHORITY_HOST": TOKENS.url},
+        ),
+    ),
     ("kube", "", kube),
     ("a script's http", "", script),
 ]
