@@ -3,6 +3,7 @@
 #   test   the servers too that the tests start for themselves
 #   bench  what the figures are compared with
 #   image  what makes an OCI image
+#   compose  what runs containers by a compose file
 #   deb    what makes packages, and tries them
 #   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
@@ -24,6 +25,7 @@ case "${1:-}" in
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap systemd-container etcd-server iproute2"
 case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac
+[ "${1:-}" = compose ] && need="$need buildah crun podman netavark aardvark-dns docker-compose"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
 [ "${1:-}" = zookeeper ] && need="$need maven"

@@ -194,6 +194,12 @@ test-release: ## make release twice, in two directories: the same bytes. Needs r
 	@scripts/deps.sh deb && scripts/deps.sh image
 	@$(QUEUE) plain:tests/cluster/debian/release.py
 
+test-compose: export LIMIT=1800
+test-compose: test-deps all ## examples/compose by podman-compose, as its README has it: needs root
+	@scripts/deps.sh compose
+	@$(call PIP_BUILD,compose) tests/cluster/compose_requirements.txt
+	@$(QUEUE) plain:tests/cluster/compose.py
+
 test-previous: test-deps built-previous ## the version before this one beside it on one lock
 	@$(MAKE) all
 	@$(QUEUE) $(PREVIOUS_QUEUE)
@@ -326,4 +332,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-release test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

@@ -25,7 +25,7 @@ def run(*command: str, **more: Any) -> str:
 def needs(*programs: str) -> None:
     lacks = [p for p in programs if not shutil.which(p)]
     if os.geteuid() != 0 or lacks:
-        sys.exit(f"make test-deb makes a Debian in a directory: it needs root, and {' and '.join(programs)}")
+        sys.exit(f"this test needs root, and {' and '.join(programs)}")
 
 
 def installed_kb(package: str) -> str:
