@@ -10,8 +10,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,7 +111,7 @@ static bool is_spared(const struct reaper *r, pid_t pid)
 
 struct reaper_child *reaper_add(struct reaper *r, pid_t pid, reaper_ended_fn *ended, void *arg, struct err *err)
 {
-	int fd = r->tree ? -1 : pidfd_open(pid, 0);
+	int fd = r->tree ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
 
 	if (!r->tree && fd < 0) {
 		err_sys(err, "cannot wait for process %d (pidfd_open)", pid);

@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ static int probe_refused(int result, int with)
 
 static int probe_pidfd(void)
 {
-	return probe_refused(pidfd_open(-1, 0), EINVAL);
+	return probe_refused((int)syscall(SYS_pidfd_open, -1, 0), EINVAL);
 }
 
 static int probe_memfd(void)

@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -375,7 +375,7 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
 		supervisor_begin_term(c, &spec->first);
 	h.control = control[1];
 	h.wire = wire[1];
-	h.elector = pidfd_open(getpid(), 0);
+	h.elector = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (h.elector < 0 || timer < 0)
 		err_sys(err, "cannot make the descriptors of a worker (pidfd, timerfd)");

@@ -1,6 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
 """How the program and its modules are built, read from the files (readelf of binutils) and not from the Makefile's
-flags: a mistake in memory is not to become another's code."""
+flags: a mistake in memory is not to become another's code; and it runs with each C library that
+docs/platforms.md promises."""
 
 import glob
 import os
@@ -12,6 +13,8 @@ from tests.lib.processes import LUNARCH
 from tests.lib.tap import ok, run, same, skip
 
 ENDBR64 = b"\xf3\x0f\x1e\xfa"  # where an indirect jump may land, with CET
+OLDEST = (2, 34)  # of glibc
+BUILT_WITH = (2, 36)  # the newest whose headers ask for nothing newer by themselves (2.38: __isoc23_strtol)
 FILES = [LUNARCH, *sorted(glob.glob(os.path.join(os.path.dirname(LUNARCH), "modules", "*.so")))]
 
 
@@ -31,6 +34,12 @@ def imported(path: str) -> set[str]:
     """Names of functions that it takes from libc and others, without their versions."""
     symbols = readelf("--dyn-syms", path)
     return {name.split("@")[0] for name in re.findall(r"\bUND (\S+)", symbols)}
+
+
+def too_new(path: str) -> list[str]:
+    """Functions of the C library that came after OLDEST, each with its version."""
+    found = re.findall(r"\bUND (\S+@GLIBC_(\d+)\.(\d+))", readelf("--dyn-syms", path))
+    return sorted(symbol for symbol, *version in found if tuple(map(int, version)) > OLDEST)
 
 
 def text_of(path: str) -> bytes:
@@ -64,8 +73,15 @@ def test_each() -> None:
     if re.search(r"\b__(asan_init|gcov_\w+|tsan_init)\b", readelf("--symbols", LUNARCH)):
         skip("how it is built", "it is built for a sanitizer, or for coverage")
         return
+    libc = tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")))  # type: ignore[union-attr]
     for path in FILES:
         check(path)
+        if libc <= BUILT_WITH:
+            same(
+                too_new(path),
+                [],
+                f"{os.path.basename(path)}: glibc {'.'.join(map(str, OLDEST))} has all that it asks for",
+            )
     ok(len(FILES) > 5, "the modules are looked at, too", FILES)
     checked = {n for path in FILES for n in imported(path) if re.fullmatch(r"__\w+_chk", n)}
     ok({"__memcpy_chk", "__snprintf_chk", "__read_chk"} <= checked, "the sizes of buffers are checked", sorted(checked))
