@@ -25,7 +25,7 @@ struct next_link_callbacks {
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
 	/* This candidate is about to write itself into the record: fills poke and poke_key, or leaves them. */
 	void (*listen)(void *arg, struct advice_candidate *who);
-	void (*agreed)(void *arg); /* the leader has its yes: the lock is about to be released for this candidate */
+	void (*agreed)(void *arg);   /* the leader has its yes: the lock is about to be released for this candidate */
 	void (*namesake)(void *arg); /* a leader: the record is written by another candidate with its identity */
 	void (*say)(void *arg, enum log_level level, const char *event, const char *text);
 };

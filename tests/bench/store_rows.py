@@ -249,10 +249,7 @@ def redis_ways(directory: str) -> None:
     """What TLS costs, and that the Sentinels are asked before each operation."""
     with servers.TlsRedis() as secret, servers.Redis() as server:
         group = servers.Sentinel.group(server, 0)
-        for name, url in (
-            ("Redis over TLS", secret.url),
-            ("Redis by three Sentinels", lambda key: url_of(group, key)),
-        ):
+        for name, url in (("Redis over TLS", secret.url), ("Redis by three Sentinels", lambda key: url_of(group, key))):
             for lock in "s", "h":
                 first = Runner(url(lock))
                 first.out.readline()
