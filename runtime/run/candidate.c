@@ -51,8 +51,6 @@ static void candidate_page_changed(void *arg, enum term_page_news what)
 	case TERM_PAGE_INTERRUPT:
 		supervisor_interrupt(s);
 		return;
-	case TERM_PAGE_REFUSED: /* the supervision ends the term */
-		return;
 	}
 }
 

@@ -317,7 +317,7 @@ static void supervision_send_next(const struct term_supervision *t)
 }
 
 /* A worker that has just died does not hear it. */
-static void supervision_end_next(struct term_supervision *t)
+static void supervision_end_next(const struct term_supervision *t)
 {
 	struct buf m = { 0 };
 
