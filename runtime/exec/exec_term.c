@@ -52,10 +52,17 @@ static void exec_on_page_changed(void *arg, enum term_page_news what)
 		return;
 	if (what == TERM_PAGE_LATER)
 		supervisor_extended(x->supervisor);
-	else if (what == TERM_PAGE_REFUSED)
-		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
 	else if (what == TERM_PAGE_POKE && x->stage != STAGE_HELD)
 		supervisor_poke(x->supervisor);
+}
+
+/* The command may have ended, which is no loss. */
+static void exec_on_refused(void *arg, struct term_actions *)
+{
+	struct exec *x = arg;
+
+	if (x->supervisor)
+		supervisor_listen(x->supervisor);
 }
 
 static void exec_on_term_stop(void *arg, struct term_actions *)
@@ -110,6 +117,7 @@ static const struct term_effects effects = {
 	.end = exec_on_term_end,
 	.report = exec_on_term_report,
 	.finished = exec_on_term_finished,
+	.refused = exec_on_refused,
 	.tell = exec_on_follow,
 };
 

@@ -101,7 +101,7 @@ static void supervision_page_changed(void *arg, enum term_page_news what)
 {
 	const struct term_supervision *t = arg;
 
-	if (t->ops->page_changed && what != TERM_PAGE_REFUSED)
+	if (t->ops->page_changed)
 		t->ops->page_changed(t->arg, what);
 }
 
@@ -317,7 +317,7 @@ static void supervision_send_next(const struct term_supervision *t)
 }
 
 /* A worker that has just died does not hear it. */
-static void supervision_end_next(const struct term_supervision *t)
+static void supervision_end_next(struct term_supervision *t)
 {
 	struct buf m = { 0 };
 

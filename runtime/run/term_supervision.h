@@ -25,8 +25,8 @@ enum term_news { /* for the owner, which may call term_supervision_tell from ins
  * function and from the elector's callbacks; none may call term_supervision_tell from inside but `tell`. */
 struct term_ops {
 	struct term_context (*context)(void *arg);
-	struct page *(*page)(void *arg);                           /* while a worker is there */
-	void (*page_changed)(void *arg, enum term_page_news what); /* but for TERM_PAGE_REFUSED */
+	struct page *(*page)(void *arg); /* while a worker is there */
+	void (*page_changed)(void *arg, enum term_page_news what);
 	void (*send)(void *arg, const struct buf *m);
 	/* Kills what the term, or the on_next of this number (0: none), left behind. true: nothing of any term or
 	 * on_next is left. false: term_supervision_swept follows, later */

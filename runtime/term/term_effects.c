@@ -25,8 +25,8 @@ static bool change_page(const struct term_hooks *h, uint32_t slot, const struct 
 	struct page *page = a->set & PAGE_ACTIONS ? f->page(arg) : NULL;
 	bool taken = !page || write_page(h, slot, a, page);
 
-	if (a->set & TERM_DO_PAGE_EXTEND)
-		f->page_changed(arg, taken ? TERM_PAGE_LATER : TERM_PAGE_REFUSED);
+	if (a->set & TERM_DO_PAGE_EXTEND && taken)
+		f->page_changed(arg, TERM_PAGE_LATER);
 	if (a->set & TERM_DO_POKE)
 		f->page_changed(arg, TERM_PAGE_POKE);
 	if (a->set & TERM_DO_INTERRUPT)
@@ -63,6 +63,8 @@ void term_carry_out(const struct term_hooks *h, uint32_t slot, struct term_actio
 	perform(a, TERM_DO_END, f->end, arg);
 	perform(a, TERM_DO_NEXT_TERM, f->next_term, arg);
 	perform(a, TERM_DO_REPORT, f->report, arg);
+	if (!taken && f->refused)
+		f->refused(arg, a);
 	if (!taken)
 		f->tell(arg, (struct term_event){ .kind = TERM_EV_REFUSED });
 	if (a->swept)

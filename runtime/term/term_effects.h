@@ -11,7 +11,6 @@ enum term_page_news {
 	TERM_PAGE_LATER,     /* its deadlines are later: the guard may look at its leisure */
 	TERM_PAGE_POKE,      /* the guard is to look now */
 	TERM_PAGE_INTERRUPT, /* and the worker is to look as well, whatever it does */
-	TERM_PAGE_REFUSED,   /* it has not taken later deadlines: its readers have ended the term */
 };
 
 /* What the caller does for an action. NULL: nothing. */
@@ -21,6 +20,7 @@ struct term_effects {
 	void (*page_changed)(void *arg, enum term_page_news what);
 	term_effect *timer_off, *allow, *lead, *drain, *stop, *clean_up, *ask, *saved, *log, *kill, *sweep, *timer,
 		*began, *over, *answer, *save, *end, *next_term, *report, *finished;
+	term_effect *refused; /* the page has not taken its new deadlines: TERM_EV_REFUSED is told next */
 	void (*tell)(void *arg, struct term_event e); /* has another event carried out */
 };
 

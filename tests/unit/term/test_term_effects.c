@@ -28,10 +28,9 @@ static struct page *the_page(void *)
 
 static void changed(void *, enum term_page_news what)
 {
-	static const char *const names[] = { [TERM_PAGE_LATER] = "later",
-		                             [TERM_PAGE_POKE] = "poke",
-		                             [TERM_PAGE_INTERRUPT] = "interrupt",
-		                             [TERM_PAGE_REFUSED] = "refused" };
+	static const char *const names[] = {
+		[TERM_PAGE_LATER] = "later", [TERM_PAGE_POKE] = "poke", [TERM_PAGE_INTERRUPT] = "interrupt"
+	};
 	note(names[what]);
 }
 
@@ -65,6 +64,7 @@ NOTES(end)
 NOTES(next_term)
 NOTES(report)
 NOTES(finished)
+NOTES(refused)
 
 static void lead(void *, struct term_actions *a)
 {
@@ -99,6 +99,7 @@ static const struct term_effects all = { .page = the_page,
 	                                 .next_term = next_term,
 	                                 .report = report,
 	                                 .finished = finished,
+	                                 .refused = refused,
 	                                 .tell = tell };
 
 static void carry_out(unsigned set, const struct term_effects *f)
@@ -127,7 +128,7 @@ int main(void)
 	is_str(did, "page interrupt stop ", "the guard hears of the time to stop before the worker is told");
 	ok(!page_leading(&page->slot[0], TERM), "and by then the term is over in the page");
 	carry_out(TERM_DO_PAGE_EXTEND | TERM_DO_END, &all);
-	is_str(did, "page refused end tell-refused ",
+	is_str(did, "page end refused tell-refused ",
 	       "a term that has ended in the page gets no later deadlines, which is told when all else is done");
 	carry_out(TERM_DO_PAGE_IDLE, &all);
 	swept = true;
