@@ -244,7 +244,7 @@ static void next_on_role(struct next_machine *s, const struct next_event *e, str
 	s->patience = 0;
 }
 
-static void next_on_ready(struct next_machine *s, const struct next_event *e, struct instant now)
+static void next_on_ready(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *)
 {
 	if (s->ready != e->ready || s->priority != e->priority)
 		next_at(s, now); /* N says so at once */
@@ -253,8 +253,9 @@ static void next_on_ready(struct next_machine *s, const struct next_event *e, st
 	s->priority = e->priority;
 }
 
-static void next_on_news(struct next_machine *s, const struct next_news *news, struct instant now)
+static void next_on_news(struct next_machine *s, const struct next_event *e, struct instant now, struct next_actions *)
 {
+	const struct next_news *news = &e->news;
 	bool same = s->news.held == news->held && s->news.holder == news->holder && s->news.term == news->term;
 
 	if (s->role == NEXT_LEADER)
@@ -412,7 +413,8 @@ static void next_on_written(struct next_machine *s, const struct next_event *e, 
 
 /* A candidate that watches N reads it at once after a change, but not more often than every P, since others may
  * change N at any rate. */
-static void next_on_changed(struct next_machine *s, struct instant now)
+static void next_on_changed(struct next_machine *s, const struct next_event *, struct instant now,
+                            struct next_actions *)
 {
 	if (s->busy)
 		s->changed = true;
@@ -422,39 +424,24 @@ static void next_on_changed(struct next_machine *s, struct instant now)
 		s->stale = true; /* by another candidate, perhaps */
 }
 
-static void next_on_event(struct next_machine *s, const struct next_event *e, struct instant now,
-                          struct next_actions *a)
+static void next_on_awake(struct next_machine *s, const struct next_event *, struct instant now, struct next_actions *)
 {
-	switch (e->kind) {
-	case NEXT_EV_TICK:
-		return;
-	case NEXT_EV_AWAKE:
-		if (instant_passed(s->shared_op, now))
-			next_by(s, now);
-		return;
-	case NEXT_EV_ROLE:
-		next_on_role(s, e, now, a);
-		return;
-	case NEXT_EV_READY:
-		next_on_ready(s, e, now);
-		return;
-	case NEXT_EV_NEWS:
-		next_on_news(s, &e->news, now);
-		return;
-	case NEXT_EV_CHANGED:
-		next_on_changed(s, now);
-		return;
-	case NEXT_EV_READ_DONE:
-		next_on_read(s, e, now, a);
-		return;
-	case NEXT_EV_WRITE_DONE:
-		next_on_written(s, e, now, a);
-		return;
-	case NEXT_EV_HANDOVER:
-		next_on_handover(s, e, now, a);
-		return;
-	}
+	if (instant_passed(s->shared_op, now))
+		next_by(s, now);
 }
+
+static void next_on_tick(struct next_machine *, const struct next_event *, struct instant, struct next_actions *)
+{
+}
+
+static void (*const handlers[])(struct next_machine *s, const struct next_event *e, struct instant now,
+                                struct next_actions *a) = {
+	[NEXT_EV_TICK] = next_on_tick,         [NEXT_EV_AWAKE] = next_on_awake,
+	[NEXT_EV_ROLE] = next_on_role,         [NEXT_EV_READY] = next_on_ready,
+	[NEXT_EV_NEWS] = next_on_news,         [NEXT_EV_CHANGED] = next_on_changed,
+	[NEXT_EV_READ_DONE] = next_on_read,    [NEXT_EV_WRITE_DONE] = next_on_written,
+	[NEXT_EV_HANDOVER] = next_on_handover,
+};
 
 /* ---- the leader's decisions ---- */
 
@@ -577,7 +564,7 @@ struct next_actions next_step(struct next_machine *s, const struct next_event *e
 {
 	struct next_actions a = { .set = 0 };
 
-	next_on_event(s, e, now, &a);
+	handlers[e->kind](s, e, now, &a);
 	if (!able(s) || out_of_date(s, now))
 		stop_being_next(s, false, &a);
 	note_try(s, now);

@@ -36,20 +36,11 @@ const char *term_checkpoint(const char *checkpoint, const struct log_about *abou
 
 /* ---- the life of the script ---- */
 
-static const char *bar_text(enum life_bar bar)
-{
-	switch (bar) {
-	case LIFE_MAY_CAMPAIGN:
-		return NULL;
-	case LIFE_BAR_PAUSED:
-		return "by an operator";
-	case LIFE_BAR_OTHERS:
-		return "the elections that it takes the place of have not released their locks yet";
-	case LIFE_BAR_WORKER:
-		return "there is no worker";
-	}
-	return NULL;
-}
+static const char *const bar_texts[] = {
+	[LIFE_BAR_PAUSED] = "by an operator",
+	[LIFE_BAR_OTHERS] = "the elections that it takes the place of have not released their locks yet",
+	[LIFE_BAR_WORKER] = "there is no worker",
+};
 
 struct term_context term_context_of(const struct life *l, uint32_t candidate, bool once)
 {
@@ -60,7 +51,7 @@ struct term_context term_context_of(const struct life *l, uint32_t candidate, bo
 		.ending = l->ending || l->candidate[candidate].leaves,
 		.killing = l->killing,
 		.once = once,
-		.bar = bar_text(life_bar(l, candidate)),
+		.bar = bar_texts[life_bar(l, candidate)],
 	};
 }
 
@@ -121,6 +112,26 @@ static void supervision_log_silence(const struct term_supervision *t, bool kille
 	buf_fini(&text);
 }
 
+/* The others have more to say. */
+static const struct {
+	enum log_level level;
+	const char *event, *text;
+} notes[] = {
+	[TERM_NOTE_LEFTOVER] = { LOG_WARN, "leftover",
+	                         "a process left behind cannot be attributed to a term: the worker is ended" },
+	[TERM_NOTE_DRAINS] = { LOG_INFO, "draining", "on_stopping runs, and the lease is held meanwhile" },
+	[TERM_NOTE_DRAIN_CUT] = { LOG_WARN, "on_stopping_slow",
+	                          "on_stopping has taken all of its time: the term's tasks are cancelled" },
+	[TERM_NOTE_LATE] = { LOG_WARN, "on_stopped_late",
+	                     "there is no replacement for the worker yet: the lease is released, and on_stopped runs "
+	                     "when there is one" },
+	[TERM_NOTE_DROPPED] = { LOG_WARN, "on_stopped_dropped",
+	                        "there is no replacement for the worker yet: the lease is released, and on_stopped "
+	                        "does not run" },
+	[TERM_NOTE_GIVEN_UP] = { LOG_WARN, "on_stopped_dropped",
+	                         "the second replacement has died in on_stopped, too: it does not run again" },
+};
+
 static void supervision_log_note(void *arg, struct term_actions *a)
 {
 	struct term_supervision *t = arg;
@@ -128,43 +139,18 @@ static void supervision_log_note(void *arg, struct term_actions *a)
 	struct log_about of = supervision_about(t);
 	const char *text = e->text ? e->text : "";
 
-	switch (a->note) {
-	case TERM_NOTE_MAY_NOT_LEAD:
+	if (a->note == TERM_NOTE_MAY_NOT_LEAD)
 		may_lead_answered(&t->may_lead, false, text, &of, e->at);
-		return;
-	case TERM_NOTE_SCRIPT_ENDS:
+	else if (a->note == TERM_NOTE_SCRIPT_ENDS)
 		log_event(e->reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &of, "script_ends_term", "%s: %s",
 		          lease_reason_name(e->reason), *text ? text : "no reason given");
-		return;
-	case TERM_NOTE_LEFTOVER:
-		log_event(LOG_WARN, &of, "leftover",
-		          "a process left behind cannot be attributed to a term: the worker is ended");
-		return;
-	case TERM_NOTE_SILENT:
+	else if (a->note == TERM_NOTE_SILENT)
 		supervision_log_silence(t, a->set & TERM_DO_KILL, elapsed_standby(t->hooks.began, e->at));
-		return;
-	case TERM_NOTE_DRAINS:
-		log_event(LOG_INFO, &of, "draining", "on_stopping runs, and the lease is held meanwhile");
-		return;
-	case TERM_NOTE_DRAIN_CUT:
-		log_event(LOG_WARN, &of, "on_stopping_slow",
-		          "on_stopping has taken all of its time: the term's tasks are cancelled");
-		return;
-	case TERM_NOTE_OWED:
+	else if (a->note == TERM_NOTE_OWED)
 		log_event(LOG_WARN, &of, "on_stopped_owed", "the worker is gone (%s): its replacement runs on_stopped",
 		          lease_reason_name(t->hooks.reason));
-		return;
-	case TERM_NOTE_LATE:
-	case TERM_NOTE_DROPPED:
-		log_event(LOG_WARN, &of, a->note == TERM_NOTE_DROPPED ? "on_stopped_dropped" : "on_stopped_late",
-		          "there is no replacement for the worker yet: the lease is released, and on_stopped %s",
-		          a->note == TERM_NOTE_DROPPED ? "does not run" : "runs when there is one");
-		return;
-	case TERM_NOTE_GIVEN_UP:
-		log_event(LOG_WARN, &of, "on_stopped_dropped",
-		          "the second replacement has died in on_stopped, too: it does not run again");
-		return;
-	}
+	else
+		log_event(notes[a->note].level, &of, notes[a->note].event, "%s", notes[a->note].text);
 }
 
 /* Sends the message, and frees it. */

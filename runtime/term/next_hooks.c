@@ -40,13 +40,13 @@ static void hooks_end(struct next_hooks *h, struct on_next_actions *a)
 	a->set |= ON_NEXT_DO_OVER | ON_NEXT_DO_TIMER;
 }
 
-static void hooks_end_running(struct next_hooks *h, struct on_next_actions *a)
+static void hooks_end_running(struct next_hooks *h, const struct on_next_event *, struct on_next_actions *a)
 {
 	if (h->state == ON_NEXT_RUNNING)
 		hooks_end(h, a);
 }
 
-static void hooks_on_lead(struct next_hooks *h, struct on_next_actions *a)
+static void hooks_on_lead(struct next_hooks *h, const struct on_next_event *, struct on_next_actions *a)
 {
 	h->next = false;
 	if (h->state != ON_NEXT_RUNNING)
@@ -97,7 +97,7 @@ static void hooks_on_swept(struct next_hooks *h, const struct on_next_event *e, 
 	a->set |= ON_NEXT_DO_KILL;
 }
 
-static void hooks_on_timer(struct next_hooks *h, struct on_next_actions *a)
+static void hooks_on_timer(struct next_hooks *h, const struct on_next_event *, struct on_next_actions *a)
 {
 	if (h->state == ON_NEXT_TAKING) {
 		a->note = ON_NEXT_NOTE_LATE;
@@ -108,6 +108,19 @@ static void hooks_on_timer(struct next_hooks *h, struct on_next_actions *a)
 	}
 }
 
+static void (*const handlers[])(struct next_hooks *h, const struct on_next_event *e, struct on_next_actions *a) = {
+	[ON_NEXT_EV_NEXT] = hooks_begin,
+	[ON_NEXT_EV_READY] = hooks_begin,
+	[ON_NEXT_EV_NOT_NEXT] = hooks_end_running,
+	[ON_NEXT_EV_MOVE] = hooks_end_running,
+	[ON_NEXT_EV_LEAD] = hooks_on_lead,
+	[ON_NEXT_EV_TERM_OVER] = hooks_on_term_over,
+	[ON_NEXT_EV_STOPPED] = hooks_on_stopped,
+	[ON_NEXT_EV_SWEPT] = hooks_on_swept,
+	[ON_NEXT_EV_DEAD] = hooks_rest,
+	[ON_NEXT_EV_TIMER] = hooks_on_timer,
+};
+
 struct on_next_actions next_hooks_step(struct next_hooks *h, const struct on_next_event *e)
 {
 	struct on_next_actions a = { 0 };
@@ -115,33 +128,6 @@ struct on_next_actions next_hooks_step(struct next_hooks *h, const struct on_nex
 
 	h->next = kind == ON_NEXT_EV_NEXT || (h->next && kind != ON_NEXT_EV_NOT_NEXT);
 	h->cold = h->cold && kind != ON_NEXT_EV_NEXT && kind != ON_NEXT_EV_DEAD && kind != ON_NEXT_EV_MOVE;
-	switch (kind) {
-	case ON_NEXT_EV_NEXT:
-	case ON_NEXT_EV_READY:
-		hooks_begin(h, e, &a);
-		break;
-	case ON_NEXT_EV_NOT_NEXT:
-	case ON_NEXT_EV_MOVE:
-		hooks_end_running(h, &a);
-		break;
-	case ON_NEXT_EV_LEAD:
-		hooks_on_lead(h, &a);
-		break;
-	case ON_NEXT_EV_TERM_OVER:
-		hooks_on_term_over(h, e, &a);
-		break;
-	case ON_NEXT_EV_STOPPED:
-		hooks_on_stopped(h, e, &a);
-		break;
-	case ON_NEXT_EV_SWEPT:
-		hooks_on_swept(h, e, &a);
-		break;
-	case ON_NEXT_EV_DEAD:
-		hooks_rest(h, e, &a);
-		break;
-	case ON_NEXT_EV_TIMER:
-		hooks_on_timer(h, &a);
-		break;
-	}
+	handlers[kind](h, e, &a);
 	return a;
 }
