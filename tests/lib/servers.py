@@ -501,7 +501,7 @@ class Redis(Server):
 
 
 class TlsRedis(Redis):
-    """Speaks nothing but TLS, also with its replicas and the members of its cluster. pki: whose certificate it shows."""
+    """Speaks nothing but TLS, also with its replicas and its cluster's members. pki: whose certificate it shows."""
 
     def __init__(self, *options: str, pki: Any = None, **more: Any) -> None:
         self.pki = pki
@@ -525,7 +525,8 @@ class TlsRedis(Redis):
 
 
 class Sentinel(Server):
-    """Watches `primary`, a Redis or a Proxy of one, by the name MASTER. options: lines of its configuration. pki: it speaks TLS alone, also to the servers."""
+    """Watches `primary`, a Redis or a Proxy of one, by the name MASTER. options: lines of its configuration. pki: it
+    speaks TLS alone, also to the servers."""
 
     MASTER, DOWN_MS = "our-primary", 1000
 

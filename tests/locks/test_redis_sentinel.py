@@ -182,7 +182,8 @@ def of_two_minds() -> None:
     with Redis() as a, Redis() as b:
         group = [Sentinel(s, quorum=9) for s in (a, b, a, b)]
         d = opened(url_of(group))
-        says(lambda: d.read(within=SHORT), "3 of the 4 Sentinels", f"names 127.0.0.1:{a.port}", f"names 127.0.0.1:{b.port}",
+        says(lambda: d.read(within=SHORT), "3 of the 4 Sentinels",
+             f"names 127.0.0.1:{a.port}", f"names 127.0.0.1:{b.port}",
              what="two minds: half of them is no majority, and the error says what each names")  # fmt: skip
         e = opened(url_of(group[:3]))
         same(e.write(term(), "", within=SHORT)["outcome"] in ("ok", "failed"), True, "two minds: of three, two count")

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""TLS between a lock and real servers of etcd, Redis, PostgreSQL and MariaDB: a server that shows a certificate which must not
-be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is refused,
+"""TLS between a lock and real servers of etcd, Redis, PostgreSQL and MariaDB: a server that shows a certificate which must
+not be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is refused,
 by an error that names the server or the file, and no term begins.
 
 tests/locks/tls.py has the same for an endpoint that keeps what it hears; tests/cluster/kubernetes/tls.py, for a real
@@ -142,7 +142,8 @@ class MariaDB(Speaks):
 
 def old_protocols() -> None:
     """etcd has no TLS before 1.2."""
-    for s in (Redis(False, "--tls-protocols", "TLSv1.1", "--tls-ciphers", "ALL:@SECLEVEL=0"), Postgres(False, "ssl_min_protocol_version=TLSv1", "ssl_max_protocol_version=TLSv1.1"),
+    for s in (Redis(False, "--tls-protocols", "TLSv1.1", "--tls-ciphers", "ALL:@SECLEVEL=0"),
+              Postgres(False, "ssl_min_protocol_version=TLSv1", "ssl_max_protocol_version=TLSv1.1"),
               MariaDB(False, "--tls-version=TLSv1.1")):  # fmt: skip
         at = ["openssl", "s_client", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{s.tls_port()}"]
         at += ["-starttls", s.starttls] if s.starttls else []

@@ -77,7 +77,7 @@ def primary_stopped(f: Watched) -> None:
 
 
 def primary_cut_off(f: Watched) -> None:
-    """From Sentinels and replicas alone: the candidates reach it all the time, and what they wrote there last is lost."""
+    """From Sentinels and replicas alone: the candidates reach it, and what they wrote there last is lost."""
     old = f.site.primary()
     f.site.ways[old].refuse(SENTINELS, REPLICAS)
     new = f.site.promoted(old)
