@@ -121,9 +121,11 @@ $(BUILD)/version.h: FORCE
 	@echo '#define LUNARCH_VERSION "$(VERSION)"' | cmp -s - $@ || echo '#define LUNARCH_VERSION "$(VERSION)"' > $@
 
 # What of a module the program knows without it: its name, Debian's packages to run it, the package that it is in.
+# Libraries have other names in Debian 13 than in 12 (and in Ubuntu 22.04, which came before that).
+$(BUILD)/modules.h: OLD = $(filter 12 22.04,$(shell . /etc/os-release 2>/dev/null && echo $$VERSION_ID))
 $(BUILD)/modules.h: runtime/modules.txt
 	@mkdir -p $(@D)
-	$(Q)sed -n 's/^\([a-z][^ ]*\) .* | \(.*\) | \(.*\)$$/{ "\1", "\2", "\3" },/p' $< >$@.new && mv $@.new $@
+	$(Q)sed -n 's/^\([a-z][^ ]*\) .* | \(.*\) | \(.*\)$$/{ "\1", "\2", "\3" },/p' $< | sed 's#$(if $(OLD),/[^ "]*,[^ "]*/)##g' >$@.new && mv $@.new $@
 
 $(BUILD)/obj/base/module.o: $(BUILD)/modules.h
 

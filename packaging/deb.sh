@@ -18,6 +18,10 @@ rm -rf "$out/source" "$out"/lunarch* # whoever takes ./lunarch_*.deb finds one v
 mkdir -p "$out/source"
 scripts/git.sh archive "${tree:-HEAD}" | tar -x -C "$out/source"
 cp -r packaging/debian "$out/source/debian"
+# Where debhelper looks for units: since /usr is merged for good, Debian has nothing elsewhere.
+if dpkg --compare-versions "$(dpkg-query -W -f '${Version}' debhelper)" ge 13.12; then
+  sed -i 's|\(usr/lib/systemd/system\)/\*.service .*|\1|' "$out/source/debian/lunarch.install"
+fi
 # What debian/control and the .install files say of modules is in these two tables.
 control=$out/source/debian/control build='' stores=''
 while IFS='|' read -r module _ _ _ needs _ package; do

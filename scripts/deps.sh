@@ -5,6 +5,7 @@
 #   image  what makes an OCI image
 #   compose  what runs containers by a compose file
 #   deb    what makes packages, and tries them
+#   trixie what makes a Debian of another release
 #   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
 #   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
@@ -24,13 +25,14 @@ case "${1:-}" in
     need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci cron prometheus" ;;
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap systemd-container etcd-server iproute2"
+case "${1:-}" in trixie | lint) need="$need debootstrap" ;; esac
 case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac
 [ "${1:-}" = compose ] && need="$need buildah crun podman netavark aardvark-dns docker-compose"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
-[ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
+[ "${1:-}" = mysql ] && need="$need python3 maven libaio-dev libnuma1 libmariadb3"
 [ "${1:-}" = zookeeper ] && need="$need maven"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
-case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
+case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
 # Nodesource's nodejs has it.
 case "${1:-}" in test | lint | bench) command -v npm >/dev/null || need="$need npm" ;; esac

@@ -102,7 +102,9 @@ TEST_SYSTEM := $(patsubst %,plain:tests/%.py,\
     stop/run stop/leftover stop/gap stop/own locks/test_file locks/test_redis locks/race locks/shared locks/tls \
     cluster/faults/redis cluster/faults/checkpoint cluster/faults/mended examples/heartbeat examples/report examples/redis install/demo)
 TEST_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(filter $(TEST_SYSTEM),$(PLAIN_QUEUE))
-EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
+# Another Debian, in a directory: the unit tests here, and before a release make test-trixie.
+TRIXIE_QUEUE := trixie:tests/cluster/debian/trixie.py
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE) $(TRIXIE_QUEUE)
 
 test-deps: ## installs the servers that the tests start for themselves
 	@scripts/deps.sh test
@@ -115,11 +117,11 @@ test: test-deps ## each promise once and all unit tests: 8 minutes on two proces
 # One queue. The servers that come as Go modules are built meanwhile; who needs them waits for them. With the name of $(MAKE) in the
 # recipe, make -n would run the queue: hence $(submake).
 submake = $(MAKE)
-test-every: ## every test but those that need a virtual machine or a Debian mirror
+test-every: ## every test but those that need a virtual machine, or hours
 test-every: RUN = $(EVERY_QUEUE)
 test-rest: ## those of test-every that make test does not run (.ci/run runs both)
 test-rest: RUN = $(filter-out $(TEST_QUEUE),$(EVERY_QUEUE))
-test-every test-rest: test-deps go-deps fuzz-deps
+test-every test-rest: test-deps go-deps fuzz-deps trixie-deps
 	@nice $(submake) servers & servers=$$!; \
 	$(submake) -j $$(nproc) built-plain || exit 1; \
 	exec 9>$(BUILD)/built-rest.lock; flock 9; nice $(submake) built-rest & rest=$$!; exec 9>&-; \
@@ -160,7 +162,8 @@ test-full: export FULL=1
 test-full: test-deps built-plain ## those of the queue plain: with every round of the conformance suite, where the others do fewer
 	@$(QUEUE) $(PLAIN_QUEUE)
 
-unit: $(UNIT) ## the unit tests
+unit-programs: $(UNIT)
+unit: unit-programs ## the unit tests
 	@$(QUEUE) $(UNIT:%=plain:%)
 
 # Warnings are no errors here: instrumented code makes gcc see accesses that are not there (the plain build is checked).
@@ -200,6 +203,15 @@ test-compose: test-deps all ## examples/compose by podman-compose, as its README
 	@$(call PIP_BUILD,compose) tests/cluster/compose_requirements.txt
 	@$(QUEUE) plain:tests/cluster/compose.py
 
+# What is run there: all locks on its servers, commands, scripts, stops, examples, the installation, and its packages.
+TRIXIE_TESTS = $(filter $(foreach d,locks cli script stop examples install,plain:tests/$(d)/%),$(PLAIN_QUEUE))
+test-trixie: trixie-deps ## system tests and packages in a Debian 13 of its own: needs root and a Debian mirror; an hour
+	@tests/cluster/debian/trixie.py make test-there ENTRIES='$(ENTRIES)' TAP='$(TAP)'
+test-there: test-deps built-plain
+	@$(QUEUE) $(or $(ENTRIES),$(TRIXIE_TESTS))
+	@$(submake) deb
+trixie-deps:
+	@scripts/deps.sh trixie
 test-previous: test-deps built-previous ## the version before this one beside it on one lock
 	@$(MAKE) all
 	@$(QUEUE) $(PREVIOUS_QUEUE)
@@ -332,4 +344,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

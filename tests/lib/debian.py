@@ -1,14 +1,16 @@
-"""Packages of this tree, and a Debian 12 in a directory to install them in, for tests. Needs root, debootstrap, a
-mirror. As the programs of tests/cluster/debian use it."""
+"""Packages of this tree, and a Debian in a directory to install them in or to build in, for tests. Needs root,
+debootstrap, a mirror. As the programs of tests/cluster/debian use it."""
 
+import fcntl
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
 from typing import Any
 
-from tests.lib.processes import ROOT, children, wait_for
+from tests.lib.processes import CACHE, ROOT, children, wait_for
 from tests.lib.tap import note, ok, same
 
 
@@ -48,12 +50,92 @@ def made(directory: str = os.path.join(ROOT, "build", "deb")) -> dict[str, str]:
     return {os.path.basename(f).split("_")[0]: f for f in files}
 
 
+def mirror() -> str:
+    """Where this machine's apt has Debian from."""
+    said = run("apt-get", "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages")
+    with open("/etc/os-release") as f:
+        here = re.findall(r"^VERSION_CODENAME=(\w+)", f.read(), re.M)
+    return next(line.split()[0] for line in said.splitlines() if line.split()[1:] == here)
+
+
 def bootstrap(root: str, *options: str, suite: str = "bookworm") -> None:
     """A Debian in root that reaches the mirror as this machine does."""
-    run("debootstrap", *options, suite, root)
+    run("debootstrap", *options, suite, root, mirror())
     shutil.copy("/etc/resolv.conf", os.path.join(root, "etc", "resolv.conf"))
     for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
         shutil.copy(name, os.path.join(root, "etc", "apt", "apt.conf.d"))
+
+
+class Machine:
+    """A Debian in a directory. What runs in it has a PID namespace of its own, and this machine's network."""
+
+    ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive")
+    MOUNTS = 'mount -t proc proc "$root/proc"'
+    START = 'exec chroot "$root" "$@"'
+
+    def __init__(self, root: str, *options: str, suite: str = "bookworm") -> None:
+        self.root = root
+        os.makedirs(os.path.dirname(root), exist_ok=True)
+        bootstrap(self.root, "--variant=minbase", *options, suite=suite)
+
+    def enter(self, *command: str) -> list[str]:
+        mounts = f"root=$1; shift; {self.MOUNTS} && {self.START}"
+        start = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL")
+        return [*start, "sh", "-c", mounts, "sh", self.root, *self.ENVIRONMENT, *command]
+
+    def run(self, *command: str) -> str:
+        return run(*self.enter(*command))
+
+    def ask(self, *command: str) -> Any:
+        return subprocess.run(self.enter(*command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def install(self, *files: str) -> None:
+        for f in files:
+            shutil.copy(f, self.root)
+        names = ["/" + os.path.basename(f) for f in files]
+        self.run("apt-get", "install", "-y", "-q", "--no-install-recommends", "--allow-downgrades", *names)
+
+    def packages(self) -> list[str]:
+        return self.run("dpkg-query", "-W", "-f", "${Package}\n").split()
+
+    def write(self, path: str, text: str) -> None:
+        with open(self.root + path, "w") as f:
+            f.write(text)
+
+
+class Workshop(Machine):
+    """One of another release, to build and to test this checkout in, which is copied to /src. It is made once and kept,
+    so one test at a time has it. It shares this machine's devices, cgroups and network."""
+
+    # A root like any other: in one of chroot(2) there are no user namespaces, and it cannot be made private. The shell
+    # stays: as the first process it reaps what is left behind.
+    MOUNTS = (
+        'mount --bind "$root" "$root" && cd "$root" && mount -t proc proc proc && '
+        "mount --rbind /dev dev && mount --rbind /sys sys"
+    )
+    START = """pivot_root . mnt && exec chroot . sh -c 'umount -l /mnt && "$@"; exit $?' sh "$@\""""
+    COPY = (
+        'rm -rf --one-file-system "$1/src" && mkdir "$1/src" && '
+        'tar -c --exclude=./build . | tar -x --no-same-owner -C "$1/src"'
+    )
+
+    def __init__(self, suite: str) -> None:
+        home = os.path.join(CACHE, "debian")
+        os.makedirs(home, exist_ok=True)
+        self.lock = open(os.path.join(home, suite + ".lock"), "w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.root = os.path.join(home, suite)
+        made = os.path.join(home, suite + ".made")
+        if not os.path.exists(made):
+            run("rm", "-rf", "--one-file-system", self.root)
+            super().__init__(self.root, suite=suite)
+            open(made, "w").close()
+        run("sh", "-c", self.COPY, "sh", self.root, cwd=ROOT)
+        self.run("/src/scripts/deps.sh")
+
+    def enter(self, *command: str) -> list[str]:
+        there = ("sh", "-c", 'cd /src && "$@"', "sh", "env", "HOME=/root", "LANG=C.UTF-8", "CI=1", *command)
+        return super().enter(*there)
 
 
 def clean_debian(home: str, packages: dict[str, str]) -> str:

@@ -21,7 +21,7 @@ case $suite in
   asan | tsan | fuzz | previous) built_rest ;;
 esac
 case $suite in
-  plain) ;;
+  plain | trixie) ;;
   sim) set -- "$program" --seeds "${SEEDS:-20000}" ;;
   mutants) set -- nice "$program" ;;
   # The sanitizers make a race of candidates ten times as slow, so it has fewer rounds.

@@ -83,7 +83,7 @@ static int holder_of(int fd)
 		return 0;
 	if (fstat(fd, &st) < 0)
 		st.st_ino = 0;
-	while (pid <= 0 && (n = read(locks, text + have, sizeof text - 1 - have)) > 0) {
+	while (pid <= 0 && have < sizeof text - 1 && (n = read(locks, text + have, sizeof text - 1 - have)) > 0) {
 		char *line = text, *end;
 		text[have + (size_t)n] = '\0';
 		for (; pid <= 0 && (end = strchr(line, '\n')); line = end + 1)

@@ -6,12 +6,10 @@ import glob
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
-from typing import Any
 
-from tests.lib.debian import bootstrap, build, made, needs, run
+from tests.lib.debian import Machine, build, made, needs, run
 from tests.lib.processes import ROOT, wait_for
 from tests.lib.tap import done, note, ok, same
 
@@ -32,41 +30,6 @@ def digests(files: dict[str, str]) -> dict[str, str]:
         with open(path, "rb") as f:
             found[name] = hashlib.sha256(f.read()).hexdigest()
     return found
-
-
-class Machine:
-    """A Debian in a directory. What runs in it has a PID namespace of its own, and this machine's network."""
-
-    ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive")
-
-    def __init__(self, home: str, *options: str) -> None:
-        self.root = os.path.join(home, "root")
-        os.makedirs(home, exist_ok=True)
-        bootstrap(self.root, "--variant=minbase", *options)
-
-    def enter(self, *command: str) -> list[str]:
-        mounts = 'root=$1; shift; mount -t proc proc "$root/proc" && exec chroot "$root" "$@"'
-        start = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL")
-        return [*start, "sh", "-c", mounts, "sh", self.root, *self.ENVIRONMENT, *command]
-
-    def run(self, *command: str) -> str:
-        return run(*self.enter(*command))
-
-    def ask(self, *command: str) -> Any:
-        return subprocess.run(self.enter(*command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
-
-    def install(self, *files: str) -> None:
-        for f in files:
-            shutil.copy(f, self.root)
-        names = ["/" + os.path.basename(f) for f in files]
-        self.run("apt-get", "install", "-y", "-q", "--no-install-recommends", "--allow-downgrades", *names)
-
-    def packages(self) -> list[str]:
-        return self.run("dpkg-query", "-W", "-f", "${Package}\n").split()
-
-    def write(self, path: str, text: str) -> None:
-        with open(self.root + path, "w") as f:
-            f.write(text)
 
 
 def installed(m: Machine, packages: dict[str, str]) -> None:
@@ -157,7 +120,7 @@ try:
     newer = build(os.path.join(home, "newer"), LATER)
     note(", ".join(f"{name} {os.path.getsize(path) // 1024} kB" for name, path in sorted(first.items())))
     made_there(home)
-    machine = Machine(home)
+    machine = Machine(os.path.join(home, "root"))
     installed(machine, first)
     documented(machine)
     upgraded(machine, newer)

@@ -1,0 +1,46 @@
+#!/usr/bin/env -S PYTHONPATH=. python3
+"""This checkout in a Debian 13: built there with no warning, and each unit test. With a COMMAND: that instead, at the
+checkout's root there (make test-trixie). Needs root, debootstrap, a mirror."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.lib.debian import Workshop, needs
+from tests.lib.tap import done, note, ok, skip
+
+AT_ONCE = 4
+
+
+def unit(workshop: Workshop, program: str) -> None:
+    """Each of its sentences is one of this test."""
+    r = workshop.ask("tests/lib/job.sh", "plain:" + program)
+    name = program.rpartition("unit/")[2]
+    said = 0
+    for line in r.stdout.splitlines():
+        found = re.match(r"(not )?ok \d+(?: - )?(.*?)(?: # SKIP (.*))?$", line)
+        if not found:
+            if not re.match(r"1\.\.|# ok", line):
+                note(line)
+        elif found[3] is not None:
+            skip(f"{name}: {found[2]}", found[3])
+        else:
+            ok(not found[1], f"{name}: {found[2]}")
+            said += not found[1]
+    ok(r.returncode == 0 and said, f"{name} ends well", f"status {r.returncode}\n{r.stderr[-1500:]}")
+
+
+needs("debootstrap")
+workshop = Workshop("trixie")
+if sys.argv[1:]:
+    sys.exit(subprocess.run(workshop.enter(*sys.argv[1:])).returncode)
+note(workshop.run("sh", "-c", "gcc --version | head -n 1; ldd --version | head -n 1; cat /etc/debian_version"))
+built = workshop.ask("sh", "-c", "make -j $(nproc) all unit-programs")
+if not ok(built.returncode == 0, "it is built, and no warning is left", (built.stdout + built.stderr)[-3000:]):
+    done()
+programs = workshop.run("find", "build/tests/unit", "-type", "f", "-perm", "-100").split()
+ok(len(programs) > 70, f"(unit tests: {len(programs)})")
+with ThreadPoolExecutor(AT_ONCE) as pool:
+    list(pool.map(lambda p: unit(workshop, p), sorted(programs)))
+done()
