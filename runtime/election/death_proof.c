@@ -469,6 +469,24 @@ static int search_processes(struct proof_search *s)
 	return result;
 }
 
+/* With hidepid= (proc(5)) a set-user-ID program that a term started, and that has closed its tree file, is not seen at all.
+ * Where mounts cannot be read it may be so. */
+static bool proc_hides(void)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	bool hides = !mounts;
+	size_t size = 0;
+	char *line = NULL, point[16];
+
+	while (mounts && !hides && getline(&line, &size, mounts) > 0)
+		hides = sscanf(line, "%*d %*d %*s %*s %15s", point) == 1 && strcmp(point, "/proc") == 0 &&
+		        strstr(line, "hidepid=");
+	free(line);
+	if (mounts)
+		fclose(mounts);
+	return hides;
+}
+
 /* ---- the verdict ---- */
 
 __attribute__((format(printf, 3, 4))) static enum proof_verdict unproved(char *why, size_t size, const char *fmt, ...)
@@ -485,6 +503,8 @@ static enum proof_verdict search_verdict(struct proof_search *s, char *why, size
 {
 	if (search_processes(s) < 0)
 		return unproved(why, size, "/proc cannot be read");
+	if (proc_hides())
+		return unproved(why, size, "/proc is mounted with hidepid=, so processes of its tree may be hidden");
 	if (s->ourselves)
 		return unproved(why, size, "this process belongs to the tree itself");
 	if (s->killed > 0) {

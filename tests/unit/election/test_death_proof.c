@@ -719,6 +719,30 @@ static void test_cannot_be_ended(void)
 	forget(&h);
 }
 
+/* ---- a /proc that hides processes ---- */
+
+static bool without_others(void)
+{
+	return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("proc", "/proc", "proc", 0, "hidepid=2") == 0;
+}
+
+static void test_hidden(void)
+{
+	struct holder h;
+
+	if (geteuid() != 0) {
+		ok(1, "a /proc with hidepid # SKIP needs root");
+		return;
+	}
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	is_int(judge_apart(&h.record, without_others), PROOF_UNKNOWN,
+	       "where /proc may hide a process of the tree, nothing is proved");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "where it hides none, it is");
+	forget(&h);
+}
+
 /* ---- time namespaces ---- */
 
 /* Goes on in a time namespace in which a thousand seconds more have passed since the boot. */
@@ -866,6 +890,7 @@ int main(int argc, char **argv)
 	test_old_files();
 	test_users();
 	test_cannot_be_ended();
+	test_hidden();
 	test_pid_namespace();
 	test_time_namespaces();
 	proof_self_fini(&self);
