@@ -61,7 +61,7 @@ JOBS    ?= $(shell expr 4 '*' $$(nproc))
 SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
-STORES  := s3 consul gs azblob
+STORES  := s3 consul gs azblob dynamodb
 STORE_FILES := locks/test_% locks/addresses_% locks/test_%_servers cluster/faults/% cluster/faults/driver_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
@@ -133,7 +133,7 @@ built-rest: fuzz-deps
 	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
 
 servers: go-deps ## builds the servers that come as Go modules, once for all clones of a user
-	@$(submake) s3-servers consul-server gcs-server azurite kube-server etcd-servers
+	@$(submake) s3-servers dynamodb-servers consul-server gcs-server azurite kube-server etcd-servers
 
 test-entries: ## prints the entries of test-every, one a line
 	@printf '%s\n' $(EVERY_QUEUE)
@@ -256,7 +256,7 @@ test-mysql: test-deps ## the MariaDB lock on MySQL's own server, which is fetche
 	@$(MAKE) all $(BUILD)/conform
 	@$(QUEUE) $(patsubst %,mysql:tests/%.py,locks/test_mysql cluster/faults/mysql cluster/faults/driver_mysql)
 
-test-stores: s3-servers consul-server gcs-server azurite ## the locks on S3, Consul, Google Cloud Storage and Azure, on real servers and stand-ins, which are fetched or built the first time
+test-stores: dynamodb-servers consul-server gcs-server azurite ## the locks on S3, DynamoDB, Consul, Google Cloud Storage and Azure, on real servers and stand-ins, which are fetched or built the first time
 	@$(MAKE) all $(BUILD)/conform
 	@$(QUEUE) $(STORE_QUEUE)
 
@@ -276,6 +276,10 @@ s3-servers: test-deps
 # For the lock in Azure Blob Storage.
 azurite: test-deps
 	@mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/npm.lock tests/lib/npm_build.sh azurite tests/lib/azurite.json
+
+# Dynalite, for the lock in DynamoDB; moto is S3's.
+dynamodb-servers: s3-servers
+	@mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/npm.lock tests/lib/npm_build.sh dynamodb tests/lib/dynalite.json
 
 kube-server: go-deps
 	@$(call GO_BUILD,kube) tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
@@ -344,4 +348,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps npm-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

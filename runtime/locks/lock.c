@@ -38,6 +38,7 @@ const struct lock_backend lock_backends[] = {
 	{ "gs", "gs://BUCKET/KEY, an object of Google Cloud Storage", .ops = &lock_driver_path, .driver = "gs" },
 	{ "azblob", "azblob://ACCOUNT/CONTAINER/KEY, a blob of Azure Storage", .ops = &lock_driver_path,
 	  .driver = "azblob" },
+	{ "dynamodb", "dynamodb://TABLE/KEY, an item of Amazon's DynamoDB", .ops = &lock_driver_path, .driver = "dynamodb" },
 	{ "consul", "consul://HOST:PORT/KEY (consuls:// for TLS)", .ops = &lock_driver_path, .driver = "consul" },
 	{ "consuls", NULL, .ops = &lock_driver_path, .driver = "consul" },
 	{ "mysql", "mysql://[USER@]HOST[:PORT]/DATABASE#NAME, one row of a table, also of MariaDB",

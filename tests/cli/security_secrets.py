@@ -108,6 +108,12 @@ WAYS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
         {"AZURE_STORAGE_SAS_TOKEN": f"sv=1&sig={SECRET}"},
         ("AZURE_STORAGE_SAS_TOKEN",),
     ),
+    (
+        "dynamodb, in Amazon's variables",
+        f"dynamodb://table/x?endpoint=http://{AT}&region=us-east-1",
+        {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SECRET},
+        ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    ),
     ("kube, a token in the kubeconfig", "kube://n/x", {"KUBECONFIG": KUBECONFIG}, ()),
 ]
 
@@ -233,6 +239,7 @@ def test_malformed() -> None:
         "s3",
         "gs",
         "azblob",
+        "dynamodb",
     )
     cut = [f"{k}://zoe:5{c}{SECRET}@{AT}/x#x" for k in kinds for c in "/#?"]
     for lock in (

@@ -40,10 +40,11 @@ case $suite in
   store)
     case $program in
       *s3*) built s3-servers ;;
+      *dynamodb*) built dynamodb-servers ;;
       *consul*) built consul-server ;;
       *gs*) built gcs-server ;;
       *azblob*) built azurite ;;
-      *) built s3-servers; built consul-server; built gcs-server; built azurite ;;
+      *) built dynamodb-servers; built consul-server; built gcs-server; built azurite ;;
     esac ;;
   mysql) export MYSQLD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/mysql/bin/mysqld" ;;
   etcd-*)

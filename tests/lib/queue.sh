@@ -22,6 +22,7 @@ waits() {
     store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
     store:*gs*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/gcs/built" ] ;;
     store:*azblob*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/azurite/built" ] ;;
+    store:*dynamodb*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/dynamodb/built" ] ;;
     store:*consul*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/consul/built" ] ;;
     *) false ;;
   esac

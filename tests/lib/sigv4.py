@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 as its documents describe it for S3: to sign what tests ask a store, and to check what a
+"""AWS Signature Version 4 as its documents describe it: to sign what tests ask a store, and to check what a
 client has signed. Not fast, and no client: bytes in, texts out."""
 
 import datetime
@@ -44,11 +44,19 @@ def signature(
 
 
 def sign(
-    key: str, secret: str, region: str, method: str, host: str, target: str, body: bytes, headers: Mapping[str, str]
+    key: str,
+    secret: str,
+    region: str,
+    method: str,
+    host: str,
+    target: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    service: str = "s3",
 ) -> dict[str, str]:
     """The headers with which a request is sent. target: path and query, percent-encoded."""
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    scope, body_hash = f"{date[:8]}/{region}/s3/aws4_request", hashlib.sha256(body).hexdigest()
+    scope, body_hash = f"{date[:8]}/{region}/{service}/aws4_request", hashlib.sha256(body).hexdigest()
     out = {k.lower(): v for k, v in headers.items()} | {
         "host": host,
         "x-amz-date": date,

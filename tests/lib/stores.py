@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.lib import cloud_servers
-from tests.lib import s3_servers
-from tests.lib import servers
+from tests.lib import dynamodb_servers, s3_servers, servers
 from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
 from tests.lib.proxy import Proxy
 from tests.lib.sentinel_site import SENTINELS, Way
@@ -853,6 +852,36 @@ class AzureBlob(Store):
         self.ask("DELETE", key)
 
 
+class DynamoDB(Store):
+    """Dynalite, or another server of dynamodb_servers.py. Its keys are found in the environment."""
+    name = "dynamodb, dynalite"
+    notes: tuple[str, ...] = ("watch",)
+    rounds = 20
+    repeats = ("at once",)  # as of S3
+    settles = True
+    clocks = (-240, 240)  # a signature counts for some minutes around the server's time
+    kind: Any = dynamodb_servers.Dynalite
+    env = S3.env
+        self.server = self.kind(**more)
+        endpoint = quote(f"http://127.0.0.1:{(through or self).port}", safe="")
+        return f"dynamodb://{dynamodb_servers.TABLE}/{quote(key)}?region={dynamodb_servers.REGION}&endpoint={endpoint}"
+    def ask(self, action: str, **request: Any) -> Any:
+        status, answer = self.server.ask(action, TableName=dynamodb_servers.TABLE, **request)
+        if status != 200:
+            raise RuntimeError(f"{action}: {status} {answer}")
+        return answer
+        record = {"B": base64.b64encode(content).decode()}
+        self.ask("PutItem", Item={"key": {"S": key}, "record": record, "version": {"S": str(uuid.uuid4())}})
+        item = self.ask("GetItem", Key={"key": {"S": key}}, ConsistentRead=True).get("Item")
+        if item is None:
+            return None
+        record = item["record"]
+        return base64.b64decode(record["B"]) if "B" in record else str(record["S"]).encode()
+        self.ask("DeleteItem", Key={"key": {"S": key}})
+class MotoDynamoDB(DynamoDB):
+    """All is gone when it ends."""
+    name = "dynamodb, moto"
+    kind = dynamodb_servers.Moto
 class MariaDB(Store):
     """Or MySQL itself, where MYSQLD says so."""
 

@@ -144,6 +144,14 @@ CLIENTS: list[tuple[str, str, Client]] = [
             {"AZURE_POD_IDENTITY_AUTHORITY_HOST": TOKENS.url},
         ),
     ),
+    (
+        "dynamodb",
+        "",
+        lock(
+            "dynamodb://table/x?endpoint=https://127.0.0.1:{port}&region=us-east-1&ca={ca}",
+            {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET},
+        ),
+    ),
     ("kube", "", kube),
     ("a script's http", "", script),
 ]
