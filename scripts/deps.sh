@@ -8,7 +8,6 @@
 #   trixie what makes a Debian of another release
 #   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
-#   npm    what installs what is published as npm packages
 #   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
 #   mysql  what fetches and runs MySQL
 #   zookeeper  what fetches another ZooKeeper
@@ -39,8 +38,6 @@ case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-dev" ;; esac
 case "${1:-}" in test | lint | bench) command -v npm >/dev/null || need="$need npm" ;; esac
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.
 case "${1:-}" in go | test | lint | bench) command -v go >/dev/null || need="$need golang-go ca-certificates" ;; esac
-# Node.js from elsewhere brings its own npm.
-case "${1:-}" in npm | lint) command -v npm >/dev/null || need="$need nodejs npm" ;; esac
 missing=""
 for p in $need; do
   case " $missing " in *" $p "*) continue ;; esac
