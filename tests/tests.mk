@@ -62,7 +62,7 @@ SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
 STORES  := s3 consul gs azblob dynamodb
-STORE_FILES := locks/test_% locks/addresses_% locks/test_%_servers cluster/faults/% cluster/faults/driver_% examples/%
+STORE_FILES := locks/test_% locks/addresses_% locks/test_%_servers cluster/faults/% cluster/faults/driver_% cluster/faults/poke_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/sequences/sequences.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py tests/failures/*.py))

@@ -39,7 +39,7 @@ V(PREEMPT_AFTER, PERIOD, "preempt-after", NULL, 0, "DUR", "30s", LEADS, true,
 V(MAX_TERM, PERIOD, "max-term", NULL, 0, "DUR", NULL, LEADS, true,
   "hand over after leading for so long, as soon as somebody comes next")
 V(POKE, TEXT, "poke", NULL, 0, "auto|IP[:PORT]", NULL, RUN | EXEC | CRON, false,
-  "on a store without notices (S3, MariaDB): let the leader tell its next, by UDP, when to look")
+  "where a store tells of no changes (S3, MariaDB): hear by UDP when to look")
 V(RECLAIM, FLAG, "reclaim", NULL, 0, NULL, NULL, LEADS, true,
   "this identity lives only once: take its own old record at once")
 V(NO_RELEASE, FLAG, "no-release", NULL, 0, NULL, NULL, RUN | EXEC, false,

@@ -13,12 +13,14 @@ import time
 from typing import Any
 
 from tests.lib import s3_servers
+from tests.bench import next_rows
 from tests.bench import store_rows
 from tests.lib import stores
 from tests.lib.candidates import Candidate
 from tests.lib.processes import LUNARCH, children, runs_lock_file
 from tests.bench.rows import HELLO, QUICK, RUNS, Runner, family, handovers, pss, row, standby_of, start_times
 
+POKED = {next_rows.WITH: "from SIGTERM", next_rows.CTL: "from its beginning"}
 WINDOW = 20 if QUICK else 60  # seconds in which requests are counted
 
 
@@ -139,6 +141,40 @@ def s3_floor(store: Any) -> Any:
     return values
 
 
+def poked(name: str, url: Any) -> None:
+    """With --poke auto: the hand-over to the one that comes next, by SIGTERM and by `ctl handover`."""
+    os.environ["LUNARCH_POKE"] = "auto"
+    values: dict[str, list[tuple[float, float]]] = {kind: [] for kind in POKED}
+    for first in range(0, RUNS, next_rows.BATCH):
+        batch = range(first, min(RUNS, first + next_rows.BATCH))
+        groups = [(kind, next_rows.Group(url(f"p{i}{kind[:3]}"))) for i in batch for kind in POKED]
+        for _, group in groups:
+            group.begin()
+        for _, group in groups:
+            next_rows.await_next(group.url)
+        for kind, group in groups:
+            values[kind].append(group.hand_over(kind))
+        for _, group in groups:
+            group.leave()
+    for kind, what in POKED.items():
+        for i, since in ((0, what), (1, "from on_stopped")):
+            row(f"{name}: hand-over {kind} and --poke auto, {since}", 100, [pair[i] for pair in values[kind]], "ms")
+    del os.environ["LUNARCH_POKE"]
+
+
+def poke(directory: str) -> None:
+    """S3 and MariaDB, which are polled."""
+    for name, kind in (("S3 (SeaweedFS)", stores.S3), ("MariaDB", stores.MariaDB)):
+        try:
+            store: Any = kind()
+        except FileNotFoundError:
+            store_rows.absent(f"{name}")
+            continue
+        os.environ.update(store.env)
+        poked(name, store.url)
+        store.end()
+
+
 def s3(directory: str) -> None:
     try:
         store = stores.S3()
@@ -198,4 +234,4 @@ def mysql(directory: str) -> None:
     store.end()
 
 
-parts = (s3, consul, mysql)
+parts = (s3, consul, mysql, poke)
