@@ -854,34 +854,54 @@ class AzureBlob(Store):
 
 class DynamoDB(Store):
     """Dynalite, or another server of dynamodb_servers.py. Its keys are found in the environment."""
+
     name = "dynamodb, dynalite"
+    in_lua = True
     notes: tuple[str, ...] = ("watch",)
     rounds = 20
+    watches = False
     repeats = ("at once",)  # as of S3
     settles = True
     clocks = (-240, 240)  # a signature counts for some minutes around the server's time
     kind: Any = dynamodb_servers.Dynalite
     env = S3.env
+
+    def __init__(self, **more: Any) -> None:
         self.server = self.kind(**more)
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
         endpoint = quote(f"http://127.0.0.1:{(through or self).port}", safe="")
         return f"dynamodb://{dynamodb_servers.TABLE}/{quote(key)}?region={dynamodb_servers.REGION}&endpoint={endpoint}"
+
     def ask(self, action: str, **request: Any) -> Any:
         status, answer = self.server.ask(action, TableName=dynamodb_servers.TABLE, **request)
         if status != 200:
             raise RuntimeError(f"{action}: {status} {answer}")
         return answer
+
+    def put(self, key: str, content: bytes) -> None:
         record = {"B": base64.b64encode(content).decode()}
         self.ask("PutItem", Item={"key": {"S": key}, "record": record, "version": {"S": str(uuid.uuid4())}})
+
+    def get(self, key: str) -> bytes | None:
         item = self.ask("GetItem", Key={"key": {"S": key}}, ConsistentRead=True).get("Item")
         if item is None:
             return None
         record = item["record"]
         return base64.b64decode(record["B"]) if "B" in record else str(record["S"]).encode()
+
+    def delete(self, key: str) -> None:
         self.ask("DeleteItem", Key={"key": {"S": key}})
+
+
 class MotoDynamoDB(DynamoDB):
     """All is gone when it ends."""
+
     name = "dynamodb, moto"
     kind = dynamodb_servers.Moto
+
+
 class MariaDB(Store):
     """Or MySQL itself, where MYSQLD says so."""
 
