@@ -1,7 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""TLS between a lock and real servers of etcd, Redis, PostgreSQL and MariaDB: a server that shows a certificate which must
-not be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is refused,
-by an error that names the server or the file, and no term begins.
+"""TLS between a lock and real servers of etcd, Redis, PostgreSQL and MariaDB: a server that shows a certificate which
+must not be trusted, one that speaks an old TLS only, and a client whose certificate the server does not take. Each is
+refused, by an error that names the server or the file, and no term begins.
 
 tests/locks/tls.py has the same for an endpoint that keeps what it hears; tests/cluster/kubernetes/tls.py, for a real
 API server."""
