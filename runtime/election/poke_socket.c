@@ -5,6 +5,7 @@
 #include "loop/timer_after.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +40,13 @@ static bool parse_host(const char *host, struct sockaddr_storage *to, socklen_t 
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
 
 	*to = (struct sockaddr_storage){ 0 };
+	*len = sizeof *six;
 	if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
 		to->ss_family = AF_INET;
 		*len = sizeof *four;
 		return true;
 	}
 	to->ss_family = AF_INET6;
-	*len = sizeof *six;
 	return inet_pton(AF_INET6, host, &six->sin6_addr) == 1;
 }
 
@@ -176,11 +177,11 @@ static void port_name(struct poke_port *p)
 {
 	struct sockaddr_storage at = { 0 };
 	socklen_t len = sizeof at;
-	bool six = strchr(p->host, ':');
+	char port[6] = "";
 
 	getsockname(p->readable.fd, (struct sockaddr *)&at, &len);
-	int port = ntohs(six ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port);
-	snprintf(p->address, sizeof p->address, six ? "[%s]:%d" : "%s:%d", p->host, port);
+	getnameinfo((struct sockaddr *)&at, len, NULL, 0, port, sizeof port, NI_NUMERICSERV | NI_DGRAM);
+	snprintf(p->address, sizeof p->address, strchr(p->host, ':') ? "[%s]:%s" : "%s:%s", p->host, port);
 }
 
 static struct poke_port *port_open(struct poke_sockets *all, const char *host, struct err *err)
