@@ -2,8 +2,8 @@
 """This checkout in a Debian 13: built there with no warning, and each unit test. With a COMMAND: that instead, at the
 checkout's root there (make test-trixie). Needs root, debootstrap, a mirror."""
 
+import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,7 +34,9 @@ def unit(workshop: Workshop, program: str) -> None:
 needs("debootstrap")
 workshop = Workshop("trixie")
 if sys.argv[1:]:
-    sys.exit(subprocess.run(workshop.enter(*sys.argv[1:])).returncode)
+    os.set_inheritable(workshop.lock.fileno(), True)  # whoever ends this ends the command, and then the Debian is free
+    command = workshop.enter(*sys.argv[1:])
+    os.execvp(command[0], command)
 note(workshop.run("sh", "-c", "gcc --version | head -n 1; ldd --version | head -n 1; cat /etc/debian_version"))
 built = workshop.ask("sh", "-c", "make -j $(nproc) all unit-programs")
 if not ok(built.returncode == 0, "it is built, and no warning is left", (built.stdout + built.stderr)[-3000:]):
