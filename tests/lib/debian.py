@@ -87,7 +87,8 @@ class Machine:
         return run(*self.enter(*command))
 
     def ask(self, *command: str) -> Any:
-        return subprocess.run(self.enter(*command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        more: Any = {"capture_output": True, "text": True, "errors": "replace", "stdin": subprocess.DEVNULL}
+        return subprocess.run(self.enter(*command), **more)
 
     def install(self, *files: str) -> None:
         for f in files:

@@ -119,7 +119,10 @@ static void test_others(struct ev_loop *loop)
 	ok(control_new(loop, path, answer, NULL, NULL, &err) == NULL && count_files(false) == 1, "nor replaced: %s",
 	   err.text);
 	unlink(path);
-	char *first = mem_printf("%s/%d.new", dir, (int)getpid());
+	struct stat ns;
+	bool first_ns = stat("/proc/self/ns/pid", &ns) < 0 || ns.st_ino == 0xeffffffcU; /* PROC_PID_INIT_INO */
+	char *first = first_ns ? mem_printf("%s/%d.new", dir, (int)getpid())
+	                       : mem_printf("%s/%d-%lu.new", dir, (int)getpid(), (unsigned long)ns.st_ino);
 	char *name = mem_dup(path);
 	snprintf(path, sizeof path, "%s", first);
 	leave_behind();
