@@ -1,7 +1,11 @@
 # Lunarch, the build. `make demo` and `make test` do everything on a fresh Debian 12; `make help` lists the rest.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
-BUILD   ?= build
+# CROSS=aarch64-linux-gnu builds for another machine with Debian's compiler of that name. SYSROOT=DIRECTORY has the libraries to build
+# with (`make sysroot` makes one); without it they are this machine's own (dpkg --add-architecture).
+CROSS   ?=
+BUILD   ?= build$(CROSS:%=/%)
+SYSROOT ?= $(if $(CROSS),$(wildcard $(BUILD)/sysroot))
 PREFIX  ?= /usr/local
 Q       := $(if $(filter-out 0,$(V)),,@) # V=1 shows the commands
 
@@ -14,19 +18,27 @@ HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation -Wno-c2x-extensions
 WERROR  ?= $(if $(CI),-Werror,)
+ifneq ($(CROSS),)
+CC      := $(CROSS)-gcc$(SYSROOT:%= --sysroot=%)
+AR      := $(CROSS)-ar
+PKG_CONFIG := PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) pkg-config
+endif
+PKG_CONFIG ?= pkg-config
+TARGET  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 # Against those who find a mistake in memory before we do. HARDEN= leaves it out (instrumented builds). _FORTIFY_SOURCE needs
 # optimization; -U: a distribution's own flags may set it, too. tests/cli/security_elf.py reads from the files what came of it.
-HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) \
+HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(TARGET)),-fcf-protection) \
+           $(if $(filter aarch64,$(TARGET)),-mbranch-protection=standard) \
            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 HARDEN_LINK ?= $(if $(strip $(HARDEN)),-Wl$(COMMA)-z$(COMMA)relro -Wl$(COMMA)-z$(COMMA)now -Wl$(COMMA)-z$(COMMA)noexecstack)
 COMMA   := ,
 # libev's headers do not keep to strict aliasing. A checkout's path is in nothing that is built, or two would not build the same bytes.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(HARDEN) $(CFLAGS) -pthread \
-             -fno-strict-aliasing -fdebug-prefix-map=$(CURDIR)=. $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
+             -fno-strict-aliasing -fdebug-prefix-map=$(CURDIR)=. $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
 # Lua, jansson and libev are linked in, since each shared library delays each start of a process. Modules (our own, and those
 # in C that scripts load) find these libraries, and the runtime, in the program. So all of each library is linked in, not only what
 # the program calls. SHARED=1, for distributions, links the shared libraries.
-LIBRARIES = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev
+LIBRARIES = $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lev
 LDLIBS   = $(if $(SHARED),$(LIBRARIES),-Wl,-Bstatic,--whole-archive $(LIBRARIES) -Wl,--no-whole-archive,-Bdynamic) -lm -pthread
 ALL_LDFLAGS = $(if $(strip $(HARDEN)),-pie) $(HARDEN_LINK) $(LDFLAGS) -Wl,--as-needed -Wl,--export-dynamic
 
@@ -36,9 +48,11 @@ MODULE_SRC :=
 # All sources of a folder of runtime/, without their ".c"; and what protoc-c makes of its NAME.proto: NAME.pb-c.c, in $(BUILD).
 room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c))) $(patsubst runtime/%.proto,%.pb-c,$(wildcard runtime/$(1)/*.proto))
 sources = $(foreach s,$(1),$(if $(wildcard runtime/$(s).c),$(s),$(call room,$(s))))
+# Where a header of runtime/modules.txt can be. What is a program (../bin) runs here.
+header = $(if $(filter ../%,$(1)),/usr/include/$(1),$(SYSROOT)/usr/include/$(1) $(SYSROOT)/usr/include/$(or $(CROSS),*)/$(1))
 define module
 MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(filter-out %.pb-c,$(2))))
-ifeq ($(strip $(foreach h,$(3),$(if $(wildcard /usr/include/$(h) /usr/include/*/$(h)),,missing))),)
+ifeq ($(strip $(foreach h,$(3),$(if $(wildcard $(call header,$(h))),,missing))),)
 MODULES += $(BUILD)/modules/$(1).so
 MODULE_LIBS += $(4)
 MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(2))
@@ -95,15 +109,28 @@ $(BUILD)/%.pb-c.c $(BUILD)/%.pb-c.h: runtime/%.proto
 	$(Q)protoc-c --proto_path=runtime --c_out=$(BUILD) $<
 
 # As bytecode, which loads in half of the time. But a shared Lua may be another one when the program runs: then as text.
-COMPILE_LUA := $(if $(SHARED),,$(BUILD)/compile-lua)
+# As is a Lua for another machine, if its bytecode is not the same.
+NATIVE  := $(BUILD)$(CROSS:%=/native)
+ifneq ($(CROSS),)
+bytecode = $(shell printf '\043include <lua.h>\nLUA_RELEASE __BYTE_ORDER__ __SIZEOF_POINTER__' | $(1) -E -P - 2>/dev/null | tail -n 1)
+OTHER_LUA := $(if $(filter-out $(call bytecode,$(CC) $(ALL_CFLAGS)),$(call bytecode,cc -I/usr/include/lua5.4)),other)
+endif
+COMPILE_LUA := $(if $(SHARED)$(OTHER_LUA),,$(NATIVE)/compile-lua)
 $(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE) $(COMPILE_LUA) $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  EMBED lua/"
 	$(Q)scripts/embed-lua.sh $(or $(COMPILE_LUA),-) $(PRELUDE) > $@.new && mv $@.new $@
 
+ifeq ($(CROSS),)
 $(BUILD)/compile-lua: scripts/compile-lua.c runtime/script/prelude.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
+else
+# What runs while it is built is built for this machine.
+$(BUILD)/native/lunarch: | $(BUILD)/native/compile-lua # one at a time
+$(BUILD)/native/lunarch $(BUILD)/native/compile-lua: FORCE
+	@$(MAKE) CROSS= SYSROOT= CC=cc AR=ar CFLAGS='-O2 -g' LDFLAGS= BUILD=$(BUILD)/native $@
+endif
 
 $(BUILD)/page.c: runtime/program/page.html
 	@mkdir -p $(@D)
@@ -111,9 +138,13 @@ $(BUILD)/page.c: runtime/program/page.html
 	$(Q){ echo 'extern const char admin_page_html[];'; echo 'const char admin_page_html[] = {'; \
 	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '0 };'; } >$@.new && mv $@.new $@
 
+# What the compiler says against its flags; whether what everything needs can be included.
+refused = $(shell $(CC) $(ALL_CFLAGS) -E -x c /dev/null 2>&1 >/dev/null | head -n 1)
+headers_found = $(shell printf '\043include <%s>\n' $(HEADERS) | $(CC) $(ALL_CFLAGS) -E - >/dev/null 2>&1 && echo found)
+
 # A change of flags or of the version rebuilds what has them; anything else does not.
 $(BUILD)/flags: $(BUILD)/version.h FORCE
-	$(if $(or $(wildcard $@),$(shell printf '\043include <%s>\n' $(HEADERS) | $(CC) $(ALL_CFLAGS) -E - >/dev/null 2>&1 && echo found)),,$(error packages to build with are missing: `make deps` installs them))
+	$(if $(wildcard $@),,$(if $(refused),$(error $(firstword $(CC)) cannot be used: $(refused)))$(if $(headers_found),,$(error packages to build with are missing: $(if $(CROSS),`make sysroot CROSS=$(CROSS)` fetches,`make deps` installs) them)))
 	@echo '$(CC) $(ALL_CFLAGS)$(SHARED:%= shared)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)$(SHARED:%= shared)' > $@
 
 $(BUILD)/version.h: FORCE
@@ -132,6 +163,10 @@ $(BUILD)/obj/base/module.o: $(BUILD)/modules.h
 include packaging/packaging.mk
 include tests/fuzz/fuzz.mk
 include tests/tests.mk
+
+sysroot: ## what to build with for CROSS=aarch64-linux-gnu: its compiler, installed, and the libraries, in a directory of build/
+	@scripts/deps.sh cross $(CROSS)
+	@scripts/sysroot.sh $(CROSS) $(BUILD)/sysroot
 
 deps: ## installs the Debian packages to build with
 	@scripts/deps.sh
@@ -175,4 +210,4 @@ clean: ## removes what was built
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d $(BUILD)/hasty/*.d $(M)/obj/*/*/*.d $(M)/obj/*/*/*/*.d)
 
-.PHONY: all deps demo api format lint tidy help clean FORCE
+.PHONY: all sysroot deps demo api format lint tidy help clean FORCE

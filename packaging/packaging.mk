@@ -9,10 +9,10 @@ COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/config/opt
 UNITS := lunarch@.service lunarch-exec@.service lunarch-cron@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
 man: $(BUILD)/man/made ## the manual pages
-$(BUILD)/man/made: packaging/man.lua README.md docs/operations.md docs/glossary.md docs/api.md $(BUILD)/lunarch
+$(BUILD)/man/made: packaging/man.lua README.md docs/operations.md docs/glossary.md docs/api.md $(NATIVE)/lunarch
 	@rm -rf $(@D) && mkdir -p $(@D)/man1 $(@D)/man7
 	@echo "  MAN   $(@D)"
-	$(Q)SOURCE_DATE_EPOCH=$(MAN_DATE) lua5.4 packaging/man.lua $(BUILD)/lunarch $(@D) && touch $@
+	$(Q)SOURCE_DATE_EPOCH=$(MAN_DATE) lua5.4 packaging/man.lua $(NATIVE)/lunarch $(@D) && touch $@
 
 install: all man ## into PREFIX, which is /usr/local; DESTDIR goes before it
 	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch

@@ -4,7 +4,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(shell find tests/un
 # The modules' objects come from an archive, so that a test links only the libraries of what it uses.
 $(BUILD)/modules.a: $(sort $(MODULE_OBJ))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@mkdir -p $(@D)
@@ -83,6 +83,10 @@ ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 # What has threads, with every access watched by ThreadSanitizer: look-ups of names, the file lock on a disk, the proof of a death.
 TSAN_UNITS  := loop/test_offload loop/test_resolve locks/file/test_lock_file election/test_death_watch
 TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
+# Cross-built, by an emulator of one process (qemu-user): the rules of the lease, and what lies in memory or a file between processes.
+ARM64       := build/aarch64-linux-gnu
+ARM64_UNITS := $(patsubst %,$(ARM64)/tests/unit/%,$(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/lease/*.c tests/unit/locks/file/*.c))) process/test_deadline_page)
+ARM64_QUEUE := $(patsubst %,arm64:%,$(ARM64)/sim $(ARM64_UNITS))
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls addresses kubeconfigs)
 # Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/locks.md#zookeeper-loss).
 ZOOKEEPER_VERSION = $(or $(ZOOKEEPER),3.9.5)
@@ -104,7 +108,7 @@ TEST_SYSTEM := $(patsubst %,plain:tests/%.py,\
 TEST_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(filter $(TEST_SYSTEM),$(PLAIN_QUEUE))
 # Another Debian, in a directory: the unit tests here, and before a release make test-trixie.
 TRIXIE_QUEUE := trixie:tests/cluster/debian/trixie.py
-EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE) $(TRIXIE_QUEUE)
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(TSAN_QUEUE) $(ARM64_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE) $(TRIXIE_QUEUE)
 
 test-deps: ## installs the servers that the tests start for themselves
 	@scripts/deps.sh test
@@ -130,7 +134,7 @@ test-every test-rest: test-deps go-deps fuzz-deps trixie-deps
 # The programs of the other suites, beside a queue whose entries mostly wait; it waits for them (tests/lib/job.sh) by the lock that this
 # holds. One after the other: each builds with all processors.
 built-rest: fuzz-deps
-	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
+	@$(submake) built-asan && $(submake) built-tsan && $(submake) built-arm64 && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
 
 servers: go-deps ## builds the servers that come as Go modules, once for all clones of a user
 	@$(submake) s3-servers dynamodb-servers consul-server gcs-server azurite kube-server etcd-servers
@@ -145,6 +149,10 @@ asan-programs: all $(BUILD)/conform $(UNIT)
 built-tsan:
 	@$(MAKE) -j $$(nproc) BUILD=build/tsan WERROR= HARDEN= CFLAGS='$(TSAN)' LDFLAGS='-fsanitize=thread' tsan-programs
 tsan-programs: $(TSAN_UNITS:%=$(BUILD)/tests/unit/%)
+built-arm64:
+	@$(MAKE) CROSS=aarch64-linux-gnu BUILD=$(ARM64) sysroot
+	@$(MAKE) -j $$(nproc) CROSS=aarch64-linux-gnu BUILD=$(ARM64) arm64-programs
+arm64-programs: all $(ARM64)/sim $(ARM64_UNITS)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
 # What was built last is run. Those that fail leave what they wrote in build/again.
@@ -174,6 +182,9 @@ asan: test-deps built-asan ## most tests again with AddressSanitizer and UBSan
 TSAN := -O1 -g -fsanitize=thread -Wno-tsan
 tsan: test-deps built-tsan ## what has threads, with ThreadSanitizer
 	@$(QUEUE) $(TSAN_QUEUE)
+
+arm64: test-deps built-arm64 ## built for arm64: the simulator, and the tests of the lease and of the file lock, emulated
+	@$(QUEUE) $(ARM64_QUEUE)
 
 model-full: test-deps ## the larger configurations of the protocol's model: minutes, and up to 8 GB of memory
 	@tests/model/check.py --full
@@ -348,4 +359,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps npm-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps npm-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

@@ -17,7 +17,7 @@ flock --shared --nonblock "${BUILD:-build}/built-rest.lock" true 2>/dev/null || 
 # What waits for a program or a server that is still to be built would only take places.
 waits() {
   case $1 in
-    asan:* | tsan:* | fuzz:* | previous:*) [ "$building" ] ;;
+    asan:* | tsan:* | fuzz:* | arm64:* | previous:*) [ "$building" ] ;;
     kube:* | etcd-*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/${1%%:*}/built" ] ;;
     store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
     store:*gs*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/gcs/built" ] ;;

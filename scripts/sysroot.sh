@@ -1,0 +1,43 @@
+#!/bin/sh
+# Unpacks, without installing anything, Debian's libraries for another machine, and what they need, to build with (make CROSS=...):
+#   sysroot.sh TRIPLET DIRECTORY [SUITE [PACKAGE...]]
+# TRIPLET is a compiler's (aarch64-linux-gnu); SUITE is this machine's Debian, if it is not given; PACKAGEs are instead of the libraries.
+# Needs a mirror, not root. Done once for each list of packages.
+set -eu
+cd "$(dirname "$0")/.."
+# shellcheck source=/dev/null
+triplet=${1:?for which machine: CROSS=aarch64-linux-gnu} out=$2 here=$(. /etc/os-release && echo "$VERSION_CODENAME")
+arch=$(dpkg-architecture -f -t "$triplet" -q DEB_HOST_ARCH 2>/dev/null)
+suite=${3:-$here}
+shift "$(($# < 3 ? $# : 3))"
+if [ $# = 0 ]; then
+  set -- libc6-dev liblua5.4-dev libev-dev libjansson-dev lua-cjson
+  while IFS='|' read -r module _ _ _ build _; do
+    # shellcheck disable=SC2086,SC2046 # words; what is no library runs here
+    case $module in '#'*) ;; *) set -- "$@" $(printf '%s\n' $build | grep '^lib') ;; esac
+  done <runtime/modules.txt
+fi
+[ "$(cat "$out/made-of" 2>/dev/null)" != "$suite $arch $*" ] || exit 0
+echo "sysroot: Debian $suite for $arch, in $out"
+rm -rf "$out"
+mkdir -p "$out/apt/lists/partial" "$out/apt/archives/partial"
+out=$(realpath "$out")
+# shellcheck disable=SC2016 # apt's own
+site=$(apt-get indextargets --format '$(SITE) $(CODENAME)' "Created-By: Packages" | sed -n "s/ $here\$//p" | head -n 1)
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $suite main" >"$out/apt/sources.list"
+: >"$out/apt/status"
+apt() {
+  apt-get -q -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o Dir::Etc::sourcelist="$out/apt/sources.list" -o Dir::Etc::sourceparts=- \
+    -o Dir::State::lists="$out/apt/lists" -o Dir::State::status="$out/apt/status" -o Dir::Cache="$out/apt" "$@"
+}
+{ apt update && apt install --yes --no-install-recommends --download-only "$@"; } >"$out/log" 2>&1 || {
+  tail -n 20 "$out/log" >&2
+  exit 1
+}
+for deb in "$out"/apt/archives/*.deb; do
+  dpkg-deb -x "$deb" "$out"
+done
+# Links that name a file from the root on would name this machine's.
+find "$out" -lname '/*' | while read -r link; do ln -sfn "$out$(readlink "$link")" "$link"; done
+rm -rf "$out/apt"
+echo "$suite $arch $*" >"$out/made-of"
