@@ -41,6 +41,9 @@ def lacks(c: Asked, word: str, told: str, what: str, leader: Asked | None = None
     same(codes(c), [503, 503, 200], f"{what}: /readyz is 503, too, and /healthz is not")
     ok(word in c.get("/readyz")[1], f"{what}: /readyz has the reason", c.get("/readyz")[1])
     same(c.metric("lunarch_could_lead"), 0.0, f"{what}: the metric is 0")
+    wait_for(
+        lambda: "and then hands over" not in c.why(), LONG
+    )  # the record tells of the last request until it is renewed
     s, why = c.status(), c.why()
     same((s["couldLead"], s["lacks"], s["next"]["able"]), (False, word, False), f"{what}: status says the same")
     ok(why.count(told) == 1 and "come next" not in why.replace("comes next", ""), f"{what}: why has it, once", why)

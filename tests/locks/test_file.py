@@ -42,8 +42,8 @@ def test_no_inotify(lock: str) -> None:
     stop_everyone()
 
 
-test_no_inotify(os.path.join(scratch(), "lock"))
 for store in File(), SharedFile():
     run(store, BASIC)
     store.end()
+test_no_inotify(os.path.join(scratch(), "lock"))
 done()
