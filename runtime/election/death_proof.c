@@ -470,21 +470,24 @@ static int search_processes(struct proof_search *s)
 }
 
 /* With hidepid= (proc(5)) a set-user-ID program that a term started, and that has closed its tree file, is not seen at all.
- * Where mounts cannot be read it may be so. */
+ * Where mounts cannot be read, or show no /proc, it may be so. */
 static bool proc_hides(void)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	bool hides = !mounts;
+	bool hides = !mounts, found = false;
 	size_t size = 0;
 	char *line = NULL, point[16];
 
-	while (mounts && !hides && getline(&line, &size, mounts) > 0)
-		hides = sscanf(line, "%*d %*d %*s %*s %15s", point) == 1 && strcmp(point, "/proc") == 0 &&
-		        strstr(line, "hidepid=");
+	while (mounts && !hides && getline(&line, &size, mounts) > 0) {
+		if (sscanf(line, "%*d %*d %*s %*s %15s", point) != 1 || strcmp(point, "/proc") != 0)
+			continue;
+		found = true;
+		hides = strstr(line, "hidepid=") != NULL;
+	}
 	free(line);
 	if (mounts)
 		fclose(mounts);
-	return hides;
+	return hides || !found;
 }
 
 /* ---- the verdict ---- */

@@ -28,6 +28,8 @@ void poke_listen(void *arg, struct advice_candidate *who)
 	struct elector *e = arg;
 	struct err err;
 
+	if (e->contact.watching)
+		poke_stop(e);
 	if (!e->pokes || e->contact.watching)
 		return;
 	if (poke_sockets_listen(e->pokes, &e->ear, e->lock->here, who->poke, who->poke_key, &err) == 0) {

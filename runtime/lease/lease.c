@@ -110,6 +110,7 @@ static void try_again_later(struct lease *l, bool refused, bool look, struct ins
 {
 	l->refusals = refused ? l->refusals + 1 : 0;
 	l->refused_look = refused && look;
+	l->soon = refused ? 0 : l->soon;
 	/* Only a standby slows down. A holder would lose its lease. */
 	l->next_try = l->next_look =
 		instant_add(now, lease_holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
@@ -777,7 +778,7 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 		l->renew_due = true;
 		return;
 	case LEASE_EV_SOON:
-		l->soon = SOONEST;
+		l->soon = l->watching ? 0 : SOONEST;
 		l->next_poll = instant_min(l->next_poll, instant_add(now, poll_period(l)));
 		return;
 	}

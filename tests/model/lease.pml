@@ -64,6 +64,7 @@
 #define TIMEOUT 2 /* of an operation: the larger of P and R/4 */
 #define GRACE 1   /* of a script whose lease is lost: the smaller of G and a second, which is a tick */
 #define HOLD 1    /* the hold-back, R/8, in whole ticks */
+#define HOLD_RELEASED 5 /* the same after a release, where candidates poll: 2.2 P more */
 #define GAP 9     /* the longest L: so many ticks at least between two that a candidate's clocks do not count */
 #define OLD 15    /* ages do not grow further */
 
@@ -659,7 +660,7 @@ inline try_left(i)
 #if MUTANT == 23
 		whole = 99
 #else
-		whole = whole + HOLD
+		whole = whole + (c[i].kind == RELEASED -> HOLD_RELEASED : HOLD)
 #endif
 	:: else
 	fi;

@@ -14,7 +14,7 @@ from tests.model.spin import ROOT, trace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-SEEDS = range(1, 26)
+SEEDS = range(1, 41)
 KINDS = {
     "messages, crashes, pauses, clocks": "FAULTS=12 CRASHES=2 PAUSES=2 SKIPS=3 ENDS=2 MAXT=14",
     "settings, hand-overs, pauses": "FAULTS=12 CONFIGS=6 LONGS=1 ENDS=4 PAUSES=2 MAXT=14",

@@ -36,7 +36,7 @@ struct file_hub {
 	unsigned numbers;
 	struct used_dir *used;
 	ev_io readable; /* fd -1: no inotify to be had yet, everybody polls */
-	bool refused;   /* the log says so */
+	bool refused;   /* the log has said so, since inotify was to be had last */
 	ev_timer late;
 	struct file_hub_dir *dirs;
 	struct file_notice *due; /* who has to be told; each callback may forget any other */
@@ -121,6 +121,7 @@ static bool hub_listen(struct file_hub *hub)
 	ev_io_set(&hub->readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
 	if (hub->readable.fd < 0)
 		return false;
+	hub->refused = false;
 	ev_io_start(hub->env->loop, &hub->readable);
 	ev_unref(hub->env->loop); /* waiting for notices must not keep a loop running */
 	return true;
@@ -150,7 +151,6 @@ static struct file_hub_dir *hub_dir_of(struct file_hub *hub, const char *path)
 		hub_say_refused(hub, path);
 		return NULL;
 	}
-	hub->refused = false;
 	struct file_hub_dir *d = *hub_find_dir(hub, watch);
 	if (d)
 		return d;

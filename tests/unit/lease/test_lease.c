@@ -49,6 +49,14 @@ static void soon_rules(void)
 	}
 	ok(looks == 7 && t > 2.9 && t < 3.1, "then ever later, and after seven looks as before (%d by %.3f s)", looks,
 	   t);
+	step(t, (struct lease_event){ .kind = LEASE_EV_SOON });
+	tick(t + 0.1);
+	step(t + 0.1,
+	     (struct lease_event){ .kind = LEASE_EV_READ_DONE, .op = op, .outcome = OUTCOME_FAILED, .refused = true });
+	ok(lease_wait(l, at(t + 0.1)) >= times.retry, "a store that refuses is not asked soon");
+	tick(t + 20);
+	read_done(t + 20, held(10, 60 * SEC));
+	t += 20;
 	lease_watching(l, true);
 	step(t, (struct lease_event){ .kind = LEASE_EV_SOON });
 	ok(lease_wait(l, at(t)) >= times.retry, "where a watch tells of changes it does not");
