@@ -6,9 +6,18 @@ set -eu
 cd "$(dirname "$0")/../.."
 entry=$1 suite=${1%%:*} program=${1#*:} build=${BUILD:-build}
 
-# A server that the Makefile builds of Go modules: who comes while it is being built waits for it. On standard error, as it is no TAP.
+if [ -n "${RESULTS:-}" ]; then
+  out=$RESULTS/$(echo "$entry" | tr / +)
+else
+  out=$(mktemp -u)
+  trap 'rm -f "$out".*' EXIT
+fi
+: >"$out.err"
+
+# A server that the Makefile builds or fetches: who comes while it is being built waits for it. What make says is kept until the end: of
+# a job that has said anything prove wants a line of TAP next, and hears none of the other jobs meanwhile.
 built() {
-  MAKEFLAGS='' make --silent --no-print-directory "$1" >&2
+  MAKEFLAGS='' make --silent --no-print-directory "$1" >>"$out.err" 2>&1 || { cat "$out.err" >&2; exit 1; }
 }
 
 # The programs of the other suites, which make test-every builds beside its queue: who comes before they are there waits for them.
@@ -37,7 +46,7 @@ case $suite in
   fuzz) set -- tests/fuzz/fuzz.py ci "$program" ;;
   # Debian 12's emulator refuses PR_SET_CHILD_SUBREAPER; the next one's does not. Its simulator does a tenth of the seeds.
   arm64)
-    emulator=$(tests/lib/next_debian.sh qemu-user)/usr/bin/qemu-aarch64
+    emulator=$(tests/lib/next_debian.sh qemu-user 2>>"$out.err")/usr/bin/qemu-aarch64
     case $program in */sim) set -- "$program" --seeds "$((${SEEDS:-20000} / 10))" ;; esac
     set -- "$emulator" -L build/aarch64-linux-gnu/sysroot "$@" ;;
   previous) export PREVIOUS="$PWD/$build/previous/build" ;;
@@ -61,16 +70,10 @@ case $suite in
   *) echo "job.sh: no suite $suite" >&2; exit 2 ;;
 esac
 
-if [ -n "${RESULTS:-}" ]; then
-  out=$RESULTS/$(echo "$entry" | tr / +)
-else
-  out=$(mktemp -u)
-  trap 'rm -f "$out".*' EXIT
-fi
 # A program that hangs is a failure with a name, not a run that never ends. Into files, not pipes: what it may leave behind holds
 # nothing up.
 began=$(date +%s) status=0
-timeout --kill-after=10 "${LIMIT:-1200}" "$@" >"$out.tap" 2>"$out.err" </dev/null || status=$?
+timeout --kill-after=10 "${LIMIT:-1200}" "$@" >"$out.tap" 2>>"$out.err" </dev/null || status=$?
 if [ -n "${races:-}" ]; then
   cat "$races"/race* >>"$out.err" 2>/dev/null && status=66
   rm -rf "$races"
