@@ -210,6 +210,25 @@ def test_without_authority() -> None:
         end.close()
 
 
+def test_environment() -> None:
+    """SSL_CERT_FILE names the system's authorities, for each library, wherever the system has its own file"""
+    keys = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET}
+    s3 = "s3://bucket/x?endpoint=https://127.0.0.1:{port}&region=us-east-1"
+    for name, protocol, url in (
+        ("etcds", "", f"etcds://zoe:{SECRET}@127.0.0.1:{{port}}/x"),
+        ("consuls", "", f"consuls://:{SECRET}@127.0.0.1:{{port}}/x"),
+        ("s3", "", s3),
+        ("mysql", "mysql", f"mysql://zoe:{SECRET}@127.0.0.1:{{port}}/d?tls=true#x"),
+    ):
+        for whose, ca in (("the server's", PKI.ca), ("another", OTHER.ca)):
+            end = Endpoint(PKI.server(), protocol)
+            _, said = tried(lock(url, {**keys, "SSL_CERT_FILE": ca}), end.port, "")
+            good = ca == PKI.ca
+            told = f"{name}, SSL_CERT_FILE has {whose} authority: {'spoken to, through TLS' if good else 'refused'}"
+            ok(end.connections and bool(end.through) == good and not end.clear, told, (end.clear, said))
+            end.close()
+
+
 def test_other_library() -> None:
     """A module that was built for another libmariadb, which would believe a certificate for another host"""
     newer = {"LD_LIBRARY_PATH": next_debian("libmariadb3") + "/usr/lib/x86_64-linux-gnu"}
@@ -234,4 +253,4 @@ def test_matrix() -> None:
 
 
 note(f"{len(CLIENTS)} clients, {len(SERVERS)} servers; OpenSSL of the endpoints: {ssl.OPENSSL_VERSION}")
-run([test_control, test_without_authority, test_other_library, test_matrix])
+run([test_control, test_without_authority, test_environment, test_other_library, test_matrix])

@@ -151,8 +151,10 @@ static void set_text(CURL *easy, CURLoption blob, const char *text, CURLoption f
 static void set_authorities(CURL *easy)
 {
 	const char *preset = curl_version_info(CURLVERSION_NOW)->cainfo;
-	const char *file = preset ? authorities_file(preset) : NULL;
+	const char *file = secure_getenv("SSL_CERT_FILE"); /* OpenSSL obeys it, libcurl does not */
 
+	if (!file && preset)
+		file = authorities_file(preset);
 	if (file)
 		curl_easy_setopt(easy, CURLOPT_CAINFO, file);
 }
