@@ -5,10 +5,10 @@
 # Needs a mirror, not root. Done once for each list of packages.
 set -eu
 cd "$(dirname "$0")/.."
-# shellcheck source=/dev/null
-triplet=${1:?for which machine: CROSS=aarch64-linux-gnu} out=$2 here=$(. /etc/os-release && echo "$VERSION_CODENAME")
+triplet=${1:?for which machine: CROSS=aarch64-linux-gnu} out=$2 
 arch=$(dpkg-architecture -f -t "$triplet" -q DEB_HOST_ARCH 2>/dev/null)
-suite=${3:-$here}
+# shellcheck source=/dev/null
+suite=${3:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 shift "$(($# < 3 ? $# : 3))"
 if [ $# = 0 ]; then
   set -- libc6-dev liblua5.4-dev libev-dev libjansson-dev lua-cjson
@@ -17,27 +17,30 @@ if [ $# = 0 ]; then
     case $module in '#'*) ;; *) set -- "$@" $(printf '%s\n' $build | grep '^lib') ;; esac
   done <runtime/modules.txt
 fi
-[ "$(cat "$out/made-of" 2>/dev/null)" != "$suite $arch $*" ] || exit 0
+want=$({ echo "$suite $arch $*"; cat scripts/sysroot.sh; } | sha256sum)
+[ "$(cat "$out/made-of" 2>/dev/null)" != "$want" ] || exit 0
 echo "sysroot: Debian $suite for $arch, in $out"
 rm -rf "$out"
 mkdir -p "$out/apt/lists/partial" "$out/apt/archives/partial"
 out=$(realpath "$out")
-# shellcheck disable=SC2016 # apt's own
-site=$(apt-get indextargets --format '$(SITE) $(CODENAME)' "Created-By: Packages" | sed -n "s/ $here\$//p" | head -n 1)
+site=$(scripts/mirror.sh)
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $suite main" >"$out/apt/sources.list"
 : >"$out/apt/status"
 apt() {
   apt-get -q -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o Dir::Etc::sourcelist="$out/apt/sources.list" -o Dir::Etc::sourceparts=- \
     -o Dir::State::lists="$out/apt/lists" -o Dir::State::status="$out/apt/status" -o Dir::Cache="$out/apt" "$@"
 }
-{ apt update && apt install --yes --no-install-recommends --download-only "$@"; } >"$out/log" 2>&1 || {
+fetch() {
+  { apt update && apt install --yes --no-install-recommends --download-only "$@"; } >"$out/log" 2>&1
+}
+fetch "$@" || { echo "sysroot: not fetched, trying again in a minute"; sleep 60; fetch "$@"; } || {
   tail -n 20 "$out/log" >&2
   exit 1
 }
 for deb in "$out"/apt/archives/*.deb; do
   dpkg-deb -x "$deb" "$out"
 done
-# Links that name a file from the root on would name this machine's.
-find "$out" -lname '/*' | while read -r link; do ln -sfn "$out$(readlink "$link")" "$link"; done
+# Links that name a file from the root on would name this machine's. The directory may be moved.
+find "$out" -lname '/*' | while read -r link; do ln -sfnr "$out$(readlink "$link")" "$link"; done
 rm -rf "$out/apt"
-echo "$suite $arch $*" >"$out/made-of"
+echo "$want" >"$out/made-of"

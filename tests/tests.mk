@@ -132,9 +132,9 @@ test-every test-rest: test-deps go-deps fuzz-deps trixie-deps
 	$(QUEUE) $(RUN); status=$$?; wait $$rest || status=1; wait $$servers; exit $$status
 
 # The programs of the other suites, beside a queue whose entries mostly wait; it waits for them (tests/lib/job.sh) by the lock that this
-# holds. One after the other: each builds with all processors.
+# holds. One after the other: each builds with all processors. arm64 is the last, since its libraries come from a mirror.
 built-rest: fuzz-deps
-	@$(submake) built-asan && $(submake) built-tsan && $(submake) built-arm64 && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous)
+	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous) && $(submake) built-arm64
 
 servers: go-deps ## builds the servers that come as Go modules, once for all clones of a user
 	@$(submake) s3-servers dynamodb-servers consul-server gcs-server azurite kube-server etcd-servers
@@ -359,4 +359,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps npm-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

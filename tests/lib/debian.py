@@ -4,7 +4,6 @@ debootstrap, a mirror. As the programs of tests/cluster/debian use it."""
 import fcntl
 import glob
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -52,16 +51,19 @@ def made(directory: str = os.path.join(ROOT, "build", "deb")) -> dict[str, str]:
 
 def mirror() -> str:
     """Where this machine's apt has Debian from."""
-    said = run("apt-get", "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages")
-    with open("/etc/os-release") as f:
-        here = re.findall(r"^VERSION_CODENAME=(\w+)", f.read(), re.M)
-    return next(line.split()[0] for line in said.splitlines() if line.split()[1:] == here)
+    return run(os.path.join(ROOT, "scripts", "mirror.sh")).strip()
+
+
+def resolves(root: str) -> None:
+    """Names are looked up in there as they are here."""
+    shutil.copy("/etc/resolv.conf", os.path.join(root, "etc", "resolv.conf"))
 
 
 def bootstrap(root: str, *options: str, suite: str = "bookworm") -> None:
     """A Debian in root that reaches the mirror as this machine does."""
-    run("debootstrap", *options, suite, root, mirror())
-    shutil.copy("/etc/resolv.conf", os.path.join(root, "etc", "resolv.conf"))
+    # What it mounts is gone with it, however it ends.
+    run("unshare", "--mount", "--propagation", "private", "debootstrap", *options, suite, root, mirror())
+    resolves(root)
     for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
         shutil.copy(name, os.path.join(root, "etc", "apt", "apt.conf.d"))
 
@@ -72,6 +74,7 @@ class Machine:
     ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive")
     MOUNTS = 'mount -t proc proc "$root/proc"'
     START = 'exec chroot "$root" "$@"'
+    inherited: tuple[int, ...] = ()  # descriptors
 
     def __init__(self, root: str, *options: str, suite: str = "bookworm") -> None:
         self.root = root
@@ -84,11 +87,11 @@ class Machine:
         return [*start, "sh", "-c", mounts, "sh", self.root, *self.ENVIRONMENT, *command]
 
     def run(self, *command: str) -> str:
-        return run(*self.enter(*command))
+        return run(*self.enter(*command), pass_fds=self.inherited)
 
     def ask(self, *command: str) -> Any:
         more: Any = {"capture_output": True, "text": True, "errors": "replace", "stdin": subprocess.DEVNULL}
-        return subprocess.run(self.enter(*command), **more)
+        return subprocess.run(self.enter(*command), pass_fds=self.inherited, **more)
 
     def install(self, *files: str) -> None:
         for f in files:
@@ -123,16 +126,31 @@ class Workshop(Machine):
     def __init__(self, suite: str) -> None:
         home = os.path.join(CACHE, "debian")
         os.makedirs(home, exist_ok=True)
-        self.lock = open(os.path.join(home, suite + ".lock"), "w")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.inherited = (self.alone(os.path.join(home, suite + ".lock")),)
         self.root = os.path.join(home, suite)
         made = os.path.join(home, suite + ".made")
         if not os.path.exists(made):
             run("rm", "-rf", "--one-file-system", self.root)
             super().__init__(self.root, suite=suite)
             open(made, "w").close()
+        resolves(self.root)
         run("sh", "-c", self.COPY, "sh", self.root, cwd=ROOT)
+        self.run("dpkg", "--configure", "-a")  # what was installed when one before this was killed
         self.run("/src/scripts/deps.sh")
+
+    def alone(self, path: str) -> int:
+        """The lock's descriptor; job.sh may have locked it. What runs in there inherits it, so that the Debian is free
+        only when that has ended, too."""
+        lock = int(os.environ.get("WORKSHOP_LOCK", "0")) or os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with open(path) as f:
+                note(f"{path} is locked by {f.read().strip()}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {os.getpid()} of {ROOT}\n".encode())
+        return lock
 
     def enter(self, *command: str) -> list[str]:
         there = ("sh", "-c", 'cd /src && "$@"', "sh", "env", "HOME=/root", "LANG=C.UTF-8", "CI=1", *command)

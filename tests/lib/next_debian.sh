@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints where the given packages of the Debian after this one are: unpacked, and not installed. Fetches them once.
+# Prints where the given packages of Debian 13, the one after Debian 12, are: unpacked, and not installed. Fetches them once.
 #   next_debian.sh cronie libc6
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests
@@ -9,8 +9,7 @@ exec 9>"$out.lock"
 flock 9
 if [ ! -e "$out/.done" ]; then
   rm -rf "$out" && mkdir -p "$out/lists/partial" "$out/debs" "$out/root"
-  # shellcheck disable=SC2016
-  site=$(apt-get indextargets --format '$(SITE) $(CODENAME)' "Created-By: Packages" | sed -n 's/ bookworm$//p' | head -n 1)
+  site=$("$(dirname "$0")/../../scripts/mirror.sh")
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site trixie main" >"$out/list"
   lists="-o Dir::Etc::sourcelist=$out/list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$out/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
   # shellcheck disable=SC2086

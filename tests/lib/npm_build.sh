@@ -11,7 +11,7 @@ say() {
 }
 
 install() {
-  (cd "$out" && npm install --silent --before="$day" --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --no-package-lock)
+  (cd "$out" && npm install --loglevel=error --before="$day" --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --no-package-lock)
 }
 
 want=$({ cat "$packages" "$(realpath "$0")"; node --version; } | sha256sum)

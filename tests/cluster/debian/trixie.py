@@ -34,7 +34,8 @@ def unit(workshop: Workshop, program: str) -> None:
 needs("debootstrap")
 workshop = Workshop("trixie")
 if sys.argv[1:]:
-    os.set_inheritable(workshop.lock.fileno(), True)  # whoever ends this ends the command, and then the Debian is free
+    for fd in workshop.inherited:
+        os.set_inheritable(fd, True)  # whoever ends this ends the command, and then the Debian is free
     command = workshop.enter(*sys.argv[1:])
     os.execvp(command[0], command)
 note(workshop.run("sh", "-c", "gcc --version | head -n 1; ldd --version | head -n 1; cat /etc/debian_version"))
