@@ -2,7 +2,8 @@
 # Makes an OCI image of the built program: what it needs of this Debian and no more, no shell, no user but a number.
 #   packaging/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
 # and a bill of materials in DIRECTORY/sbom.cdx.json. The same sources on the same packages make the same image: its times are the
-# commit's. For another architecture: CROSS=aarch64-linux-gnu. No network, no daemon.
+# commit's. No network, no daemon.
+# CROSS=aarch64-linux-gnu wants that architecture's packages installed (dpkg --add-architecture); that was not tried.
 set -eu
 cd "$(dirname "$0")/.."
 . packaging/libraries.sh

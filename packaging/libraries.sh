@@ -1,6 +1,7 @@
 #!/bin/sh
 # Which libraries of this Debian the built program and its modules load, and of which packages. Sourced by image.sh and tarball.sh at the
-# checkout's root. Files are read, not run: with CROSS=aarch64-linux-gnu those of that architecture's packages are found.
+# checkout's root. Files are read, not run: with CROSS=aarch64-linux-gnu those of that architecture's packages are sought, which
+# must be installed (not tried).
 : "${CROSS:=}"
 tool() { echo "${CROSS:+$CROSS-}$1"; }
 triplet=$($(tool gcc) -print-multiarch)

@@ -33,6 +33,7 @@ uninstall: ## removes what install wrote
 	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish $(MAN:%=man/%)) $(addprefix $(DESTDIR)$(PREFIX)/lib/,$(UNITS:%=systemd/system/%) sysusers.d/lunarch.conf)
 
+# With CROSS=, image and tarball want that architecture's packages installed (dpkg --add-architecture); that was not tried.
 image: all ## an OCI image, in build/image/oci: the program, its modules and what they need of this Debian
 	@scripts/deps.sh image
 	@packaging/image.sh $(BUILD) $(BUILD)/image '$(VERSION)'

@@ -2,7 +2,8 @@
 # Makes an archive of the built program that runs from wherever it is unpacked, on any distribution whose C library is new enough:
 #   packaging/tarball.sh BUILD DIRECTORY VERSION    DIRECTORY/lunarch-VERSION-linux-ARCHITECTURE.tar.gz, and its bill of materials
 # The modules find their libraries beside them (BUILD/bundled, Makefile). The same sources on the same packages make the same bytes: its
-# times are the commit's. For another architecture: CROSS=aarch64-linux-gnu. No network, no root.
+# times are the commit's. No network, no root.
+# CROSS=aarch64-linux-gnu wants that architecture's packages installed (dpkg --add-architecture); that was not tried.
 set -eu
 cd "$(dirname "$0")/.."
 . packaging/libraries.sh

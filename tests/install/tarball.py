@@ -85,10 +85,7 @@ def look(tree: str) -> None:
         os.path.relpath(p, tree): later_symbols(p)
         for p in [tree + "/bin/lunarch", *glob.glob(tree + "/lib/lunarch/**/*.so*", recursive=True)]
     }
-    new["bin/lunarch"] -= {"pidfd_open"}  # of 2.36
-    same(
-        {p: n for p, n in new.items() if n}, {}, "nothing in it needs a C library newer than 2.34 (but for pidfd_open)"
-    )
+    same({p: n for p, n in new.items() if n}, {}, "nothing in it needs a C library newer than 2.34")
 
 
 def installed(tree: str, home: str) -> None:
