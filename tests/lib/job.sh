@@ -30,7 +30,7 @@ workshop() {
   lock=${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/debian/$1.lock
   mkdir -p "${lock%/*}"
   exec 8>>"$lock"
-  flock --nonblock 8 || { echo "$lock is locked by $(cat "$lock"): waiting for it" >&2; flock 8; }
+  flock --nonblock 8 || { echo "$lock is locked by $(cat "$lock"): waiting for it" >>"$out.err"; flock 8; }
   export WORKSHOP_LOCK=8
 }
 
