@@ -25,7 +25,7 @@ case "${1:-}" in
     need="$need perl python3-prometheus-client python3-yaml python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
     need="$need python3-h2 strace iproute2 iputils-arping iputils-ping spin tcc nginx haproxy socat systemd bindfs zsh fish mandoc curl chromium nodejs crun umoci cron prometheus" ;;
 esac
-[ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap systemd-container etcd-server iproute2"
+[ "${1:-}" = deb ] && need="$need build-essential debhelper fakeroot lintian debootstrap systemd-container etcd-server iproute2"
 case "${1:-}" in trixie | lint) need="$need debootstrap" ;; esac
 case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; esac
 [ "${1:-}" = compose ] && need="$need buildah crun podman netavark aardvark-dns docker-compose"
