@@ -24,11 +24,11 @@ AR      := $(CROSS)-ar
 PKG_CONFIG := PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) pkg-config
 endif
 PKG_CONFIG ?= pkg-config
-TARGET  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 # Against those who find a mistake in memory before we do. HARDEN= leaves it out (instrumented builds). _FORTIFY_SOURCE needs
 # optimization; -U: a distribution's own flags may set it, too. tests/cli/security_elf.py reads from the files what came of it.
-HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(TARGET)),-fcf-protection) \
-           $(if $(filter aarch64,$(TARGET)),-mbranch-protection=standard) \
+HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(MACHINE)),-fcf-protection) \
+           $(if $(filter aarch64,$(MACHINE)),-mbranch-protection=standard) \
            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 HARDEN_LINK ?= $(if $(strip $(HARDEN)),-Wl$(COMMA)-z$(COMMA)relro -Wl$(COMMA)-z$(COMMA)now -Wl$(COMMA)-z$(COMMA)noexecstack)
 COMMA   := ,
