@@ -118,6 +118,35 @@ def cut_off() -> None:
     site.close()
 
 
+def in_use() -> None:
+    """A lock waits for a server that hangs, while the others of its process are sent to a second and a third one: the
+    connection on which it waits is still there when its time is over."""
+    with Redis() as a, Redis() as b, Redis() as c:
+        group = [Sentinel(a, quorum=9) for _ in range(3)]
+        d = Driver()
+        for lock in ("waits", "goes"):
+            d.open(url_of(group, lock), lock)
+            ok(tried(lambda: d.read(lock), "ok", "absent")["outcome"] == "absent", f"in use: {lock} reads on the first")
+        a.pause()
+        number = d.start("read", "waits", within_ms=30_000)
+        for server in (b, c):
+            for s in group:
+                s.cli("SENTINEL", "REMOVE", Sentinel.MASTER)
+            says(lambda: d.read("goes", within=SHORT), "watches no primary", what="in use: they name nobody")
+            for s in group:
+                s.cli("SENTINEL", "MONITOR", Sentinel.MASTER, "127.0.0.1", str(server.port), "9")
+            r = tried(lambda: d.read("goes", within=SHORT), "absent")
+            same(r["outcome"], "absent", "in use: they name another one, where the other lock reads")
+        r = d.wait(number)
+        ok(r["outcome"] == "failed", "in use: what waits for the first fails when its time is over", r)
+        a.resume()
+        r = tried(lambda: d.read("waits", within=SHORT), "absent")
+        same(r["outcome"], "absent", "in use: and is asked of the last one then")
+        same(d.end(), 0, "in use: and both close in peace")
+        for s in group:
+            s.close()
+
+
 def minority() -> None:
     """Sentinels that are gone or silent: most must answer, and the rest costs nothing."""
     site = Site()
@@ -352,7 +381,7 @@ def fenced() -> None:
     site.close()
 
 
-CASES = [fenced, counted_from, failover, cut_off, minority, of_two_minds, wrong_quorum, passwords, strangers]
+CASES = [fenced, counted_from, failover, cut_off, in_use, minority, of_two_minds, wrong_quorum, passwords, strangers]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)

@@ -51,6 +51,7 @@ struct redis_lock {
 	bool inquires;              /* the call is with the server, which asks the hosts first; then comes the stage */
 	struct instant inquired_at; /* when it began to */
 	int stage, hops;            /* hops: how often a cluster has sent it elsewhere */
+	struct lock_link *used;     /* on which it is asked; held: the Sentinels may name another server meanwhile */
 	bool whole;                 /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
 	char cursor[24]; /* where the list goes on */
@@ -202,9 +203,10 @@ static void redis_start(struct redis_lock *l, int stage)
 /* The hosts have been asked. */
 static void redis_on_inquired(struct redis_lock *l)
 {
-	const struct redis_server *s = l->server;
+	struct redis_server *s = l->server;
 
 	l->inquires = false;
+	redis_server_hold(s, &l->used, s->link);
 	if (s->place.master ? !s->link : s->several || (l->user.acquiring && !redis_server_is_checked(s)))
 		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
 	else
@@ -540,6 +542,7 @@ static void redis_free(struct lock_user *u)
 	redis_server_hold(l->server, &l->moved, NULL);
 	redis_server_hold(l->server, &l->asked, NULL);
 	redis_server_hold(l->server, &l->host, NULL);
+	redis_server_hold(l->server, &l->used, NULL);
 	free(l->key);
 	free(l->state);
 	free(l);
