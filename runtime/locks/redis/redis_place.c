@@ -169,6 +169,8 @@ static int take_login(struct redis_place *p, struct err *err)
 
 	p->sentinel_user = mem_dup(lock_url_option(&p->url, "sentinel_username"));
 	p->sentinel_password = mem_dup(lock_url_option(&p->url, "sentinel_password"));
+	if (p->sentinel_user && !p->sentinel_password && !path)
+		return err_set(err, ERR_USAGE, "sentinel_username is given without sentinel_password_file");
 	if (p->sentinel_password || !path)
 		return 0;
 	int rc = lock_url_find_password(&login, err);
@@ -186,8 +188,19 @@ static int check_tls(const struct redis_place *p, struct err *err)
 	return 0;
 }
 
+/* Else one of them would count, and nobody could say which. */
+static int check_once(const struct lock_url *u, struct err *err)
+{
+	for (int i = 0; i < u->options; i++)
+		if (lock_url_option(u, u->option[i].name) != u->option[i].value)
+			return err_set(err, ERR_USAGE, "the option %s is given twice", u->option[i].name);
+	return 0;
+}
+
 static int parse_options(struct redis_place *p, struct err *err)
 {
+	if (check_once(&p->url, err) < 0)
+		return -1;
 	if (check_tls(p, err) < 0 || lock_url_number(&p->url, "replicas", 0, REPLICAS_MOST, 0, &p->replicas, err) < 0)
 		return -1;
 	return lock_url_number(&p->url, "max_age", 1, LOCK_LINK_AGE_MAX, 0, &p->max_age, err);
@@ -268,6 +281,10 @@ bool redis_place_same(const struct redis_place *a, const struct redis_place *b)
 
 void redis_place_fini(struct redis_place *p)
 {
+	char *word = (char *)lock_url_option(&p->url, "sentinel_password");
+
+	if (word)
+		explicit_bzero(word, strlen(word));
 	lock_url_fini(&p->url);
 	free(p->master);
 	free(p->sentinel_user);
