@@ -12,7 +12,7 @@ from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, read_only, ru
 from tests.lib.lock_driver import Driver, record, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import wait_for
-from tests.lib.sentinel_site import DURABLE, SENTINELS, Site, Way, url_of
+from tests.lib.sentinel_site import DURABLE, REPLICAS, SENTINELS, Site, Way, url_of
 from tests.lib.servers import Redis, Sentinel, TlsRedis
 from tests.lib.stores import RedisSentinel as Store, RedisSentinelTls
 from tests.lib.tap import at_once, done, note, ok, same
@@ -94,8 +94,8 @@ def failover() -> None:
 
 
 def cut_off() -> None:
-    """The Sentinels lose the primary, and the candidates do not: the old primary takes no write of theirs from the
-    moment when a majority names another one."""
+    """The Sentinels lose the primary, and the candidates do not: the old primary is asked for no write from the moment
+    when a majority names another one. What was asked before may still be written there, until its deadline."""
     site = Site()
     d, e = opened(site.url()), opened(site.url())
     d.do("watch")
@@ -115,6 +115,57 @@ def cut_off() -> None:
     ok(new.cli("GET", "x") != there, "cut off: but the new one has")
     hears(d, e, "cut off: and notices come from there, though the old connection is up")
     same([d.end(), e.end()], [0, 0], "cut off: both close in peace")
+    site.close()
+
+
+def replication_id(server: Redis) -> str:
+    return server.cli("INFO", "replication").split("master_replid:")[1].split()[0]
+
+
+def works(server: Redis) -> bool:
+    """It computes for a while; true: for longer than two leases of ours in all."""
+    server.cli("EVAL", "local n = 0 for i = 1, 5000000 do n = n + i end return n", "0")
+    info = server.cli("INFO", "cpu")
+    return sum(float(line.split(":")[1]) for line in info.split() if "main_thread:" in line) > 3
+
+
+def chosen_again() -> None:
+    """The Sentinels go back to a primary that was never demoted, and has seen nothing of the term that another knows.
+    So it elects nobody for a lease, though its replication id is the same, and it seems to be the first of all."""
+    site = Site()
+    old, other = site.servers
+    d, fresh, new = opened(site.url()), opened(site.url()), opened(site.url("new"))
+    leads(d, "chosen again: a term on the first primary")
+    wait_for(lambda: other.cli("EXISTS", "x") == "1")
+    ok(wait_for(lambda: works(old)), "chosen again: which has worked for long")
+    first = opened(site.url("first"))
+    w = first.write(term(), "", within=SHORT)
+    ok(w["outcome"] == "ok", "chosen again: so a new lock begins there at once", w)
+    before = replication_id(old)
+    site.ways[old].refuse(SENTINELS, REPLICAS)
+    site.promoted(old)
+    w = tried(lambda: d.write(record("m"), d.read(within=SHORT).get("version", ""), within=SHORT), "ok")
+    same(
+        (w["outcome"], '"m"' in other.cli("GET", "x")), ("ok", True), "chosen again: another is promoted, and leads on"
+    )
+    site.ways[other].refuse(SENTINELS)
+    lost = wait_for(lambda: all("s_down" in s.cli("SENTINEL", "MASTER", Sentinel.MASTER) for s in site.group))
+    ok(lost, "chosen again: until the Sentinels lose it")
+    site.ways[old].refuse()
+    same(site.promoted(other) is old, True, "chosen again: and they choose the first one again")
+    same(replication_id(old), before, "chosen again: which was never demoted")
+    for lock, what in (
+        (fresh, "chosen again: nobody is elected there at once"),
+        (new, "chosen again: nor by a new lock"),
+    ):
+        says(
+            lambda lock=lock: lock.write(term("f"), lock.read(within=SHORT).get("version", ""), within=SHORT),
+            "nobody is elected for another",
+            what=what,
+        )
+    leads(fresh, "chosen again: but after a lease")
+    for x in (d, fresh, new, first):
+        x.end()
     site.close()
 
 
@@ -143,6 +194,28 @@ def in_use() -> None:
         r = tried(lambda: d.read("waits", within=SHORT), "absent")
         same(r["outcome"], "absent", "in use: and is asked of the last one then")
         same(d.end(), 0, "in use: and both close in peace")
+        for s in group:
+            s.close()
+
+
+def counted_once() -> None:
+    """Names that lead to the same Sentinel."""
+    with Redis() as server:
+        group = Sentinel.group(server, 0)
+        first, second, _ = (s.port for s in group)
+        name = Sentinel.MASTER
+        twice = opened(f"redis+sentinel://localhost:{first},127.0.0.1:{first}/{name}#x")
+        says(
+            lambda: twice.read(within=SHORT),
+            "2 of the 3 Sentinels",
+            "URL names 2",
+            "is the same Sentinel as",
+            what="counted once: a Sentinel under two names is one",
+        )
+        good = opened(f"redis+sentinel://localhost:{first},127.0.0.1:{first},127.0.0.1:{second}/{name}#x")
+        leads(good, "counted once: and with another one two of three")
+        for d in (twice, good):
+            d.end()
         for s in group:
             s.close()
 
@@ -182,7 +255,12 @@ def minority() -> None:
     leads(d, "minority: two are there again")
     same(d.end(), 0, "minority: and the lock closes in peace")
     alone = opened(url_of([one]))
-    same(alone.read(within=SHORT)["outcome"], "ok", "minority: who names one Sentinel believes that one")
+    says(
+        lambda: alone.read(within=SHORT),
+        "2 of the 3 Sentinels",
+        "URL names 1",
+        what="minority: who names one Sentinel of three has no majority",
+    )
     alone.end()
     site.close()
 
@@ -333,6 +411,9 @@ def strangers() -> None:
         ("redis+sentinel://u:secret@h/m/1?db=2#k", "two databases"),
         ("redis+sentinel://u:secret@h,h:26379/m#k", "named twice"),
         ("redis+sentinel://u:secret@h/m?ca=/f#k", "write rediss://"),
+        ("redis+sentinel://u:secret@h/m?db=1&db=2#k", "db is given twice"),
+        ("redis://u:secret@h/k?db=1&db=2", "db is given twice"),
+        ("redis+sentinel://u:secret@h/m?sentinel_username=w#k", "without sentinel_password_file"),
         ("redis+sentinel://u:secret@h/m#%zz", "bad percent escape"),
         ("redis+sentinel://u:secret@h/m?sentinel_password_file=/no/such#k", "/no/such"),
         ("redis-sentinel://u:secret@h/0#m", "redis+sentinel://S1,S2,S3/MASTER#KEY"),
@@ -381,7 +462,20 @@ def fenced() -> None:
     site.close()
 
 
-CASES = [fenced, counted_from, failover, cut_off, in_use, minority, of_two_minds, wrong_quorum, passwords, strangers]
+CASES = [
+    fenced,
+    counted_from,
+    failover,
+    cut_off,
+    chosen_again,
+    in_use,
+    counted_once,
+    minority,
+    of_two_minds,
+    wrong_quorum,
+    passwords,
+    strangers,
+]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)

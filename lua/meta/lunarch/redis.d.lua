@@ -1,7 +1,8 @@
 ---@meta lunarch.redis
 -- luacheck: ignore
 
----Commands to a Redis server, through redis-cli(1), and writes that the server refuses to a former leader.
+---Commands to a Redis server, through redis-cli(1), and writes that the server refuses to a former leader. Over TLS redis-cli
+---verifies that the authority signed the server's certificate, and not for which name.
 ---@class lunarch.redis
 local redis = {}
 

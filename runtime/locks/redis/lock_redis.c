@@ -39,6 +39,7 @@ struct redis_lock {
 	char *key, *state;
 	const char *mark;       /* what the names of the state's fields end with */
 	char history[48];       /* the replication id of the server of our last write */
+	char home[72];          /* and its name in the state (redis_scripts.c) */
 	struct lock_link *host; /* which of the hosts that server was; held */
 	bool unsettled;         /* a write may be on the primary alone */
 	/* The link to the server of a cluster that has the key, as another server has said; held. NULL: none has said
@@ -52,6 +53,7 @@ struct redis_lock {
 	struct instant inquired_at; /* when it began to */
 	int stage, hops;            /* hops: how often a cluster has sent it elsewhere */
 	struct lock_link *used;     /* on which it is asked; held: the Sentinels may name another server meanwhile */
+	char epoch[24];             /* of the Sentinels' choice; "": there are none */
 	bool whole;                 /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
 	char cursor[24]; /* where the list goes on */
@@ -106,13 +108,13 @@ static void redis_send_write(struct redis_lock *l)
 	                    : lock_failover_own(&l->user.doubt, &l->user.expected, now) ? "own"
 	                                                                                : "new";
 	const char *over = lock_failover_over(&l->user.doubt, lease, now);
-	const char *origin = moved ? l->history : "", *known = *l->user.doubt.mark ? "" : l->history;
+	const char *origin = moved ? l->history : "", *known = *l->user.doubt.mark ? "" : l->home;
 	snprintf(lease_us, sizeof lease_us, "%" PRId64, lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
 	snprintf(floor, sizeof floor, "%" PRId64, l->user.lock.token_floor);
 	redis_send_script(l, (const char *[]){ l->user.op.text, l->user.expected.text, l->user.channel,
 	                                       l->user.member.name, token, lease_us, replicas, over, floor, l->mark,
-	                                       origin, known, NULL });
+	                                       origin, known, l->epoch, NULL });
 }
 
 static void redis_send_advise(struct redis_lock *l)
@@ -207,6 +209,8 @@ static void redis_on_inquired(struct redis_lock *l)
 
 	l->inquires = false;
 	redis_server_hold(s, &l->used, s->link);
+	if (s->place.master)
+		snprintf(l->epoch, sizeof l->epoch, "@%" PRId64, s->epoch);
 	if (s->place.master ? !s->link : s->several || (l->user.acquiring && !redis_server_is_checked(s)))
 		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
 	else
@@ -298,6 +302,7 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
 	lock_failover_see(&l->user.doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
+	snprintf(l->home, sizeof l->home, "%s%s", l->history, l->epoch);
 	redis_server_hold(l->server, &l->host, l->user.op.link);
 	if (l->server->place.replicas && l->user.durable) {
 		l->stage = REDIS_ACKNOWLEDGE;

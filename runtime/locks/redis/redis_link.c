@@ -53,8 +53,11 @@ struct redis_link {
 	struct buf wire;           /* what of `out` went through it, to be sent */
 	struct err broken;         /* why nothing more goes through it; code ERR_NONE: it does */
 	bool cluster;              /* the server is one of a cluster */
-	char greeting[6 + REDIS_SCRIPTS]; /* a AUTH, s SELECT, c INFO cluster, r ROLE, a digit the script, e ECHO */
-	int greeted;                      /* how many of them were answered */
+	char run_id[48];           /* of a Sentinel */
+	char greeting
+		[6 +
+	         REDIS_SCRIPTS]; /* a AUTH, s SELECT, c INFO cluster (a Sentinel's: server), r ROLE, a digit the script, e ECHO */
+	int greeted;             /* how many of them were answered */
 	char digest[REDIS_SCRIPTS][41];
 };
 
@@ -72,6 +75,8 @@ static void link_close(struct lock_link *link)
 	k->reader = NULL;
 	freeReplyObject(k->held);
 	k->held = NULL;
+	if (k->out.len)
+		explicit_bzero(k->out.data, k->out.len); /* it may have been a password */
 	buf_fini(&k->out);
 	if (k->secret)
 		k->tls->end(k->secret);
@@ -240,7 +245,7 @@ static void link_greet(struct lock_link *link)
 	snprintf(db, sizeof db, "%d", k->db);
 	if (k->db > 0)
 		greeting_put(k, 's', (const char *[]){ "SELECT", db, NULL });
-	greeting_put(k, 'c', (const char *[]){ "INFO", "cluster", NULL });
+	greeting_put(k, 'c', (const char *[]){ "INFO", k->db == REDIS_SENTINEL ? "server" : "cluster", NULL });
 	greeting_put(k, 'r', (const char *[]){ "ROLE", NULL });
 	for (int i = 0; k->scripts && i < REDIS_SCRIPTS; i++)
 		greeting_put(k, (char)('0' + i), (const char *[]){ "SCRIPT", "LOAD", k->scripts[i], NULL });
@@ -314,8 +319,12 @@ static void link_on_greeted(struct redis_link *k, const redisReply *r)
 
 	if (greeting_refused(k, what, r) || (what == 'r' && role_refused(k, r)))
 		return;
-	if (what == 'c')
-		k->cluster = r->type == REDIS_REPLY_STRING && strstr(r->str, "cluster_enabled:1");
+	if (what == 'c') {
+		const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
+		k->cluster = strstr(info, "cluster_enabled:1");
+		k->run_id[0] = '\0';
+		redis_info(info, "run_id", k->run_id, sizeof k->run_id);
+	}
 	if (isdigit((unsigned char)what))
 		snprintf(k->digest[what - '0'], sizeof *k->digest, "%s", r->type == REDIS_REPLY_STRING ? r->str : "");
 	if (k->greeting[k->greeted])
@@ -468,6 +477,11 @@ void redis_link_send(struct lock_link *link, struct lock_call *c, const char **w
 		lock_pipeline_push(&link->queue, c);
 	}
 	link_flush(link);
+}
+
+const char *redis_link_run_id(const struct lock_link *link)
+{
+	return ((const struct redis_link *)link)->run_id;
 }
 
 /* Right before the question: what comes between takes it back, also the ECHO of a stamp. */

@@ -22,6 +22,9 @@ struct lock_link *redis_link_new(struct lock_env *env, const struct redis_place 
 /* c's question, NULL-terminated. c: NULL: there is no answer, or nobody wants it. Only while the link is up. */
 void redis_link_send(struct lock_link *link, struct lock_call *c, const char **words);
 
+/* Which Sentinel has answered, by its process; "": it does not say. Only while the link is up. */
+const char *redis_link_run_id(const struct lock_link *link);
+
 /* Before a question about a key of a slot that is being moved to this server of a cluster (ASK): it is answered there,
  * and not sent back. */
 void redis_link_send_asking(struct lock_link *link);

@@ -30,15 +30,18 @@ static const char read_script[] =
  * expected: a version, "" = there must be no record. wanted: a token, "new" for a new term, "own" if the record there
  * is of our own one; "" = none. over: the doubt that we have waited out. floor: the largest token that we have seen.
  * mark: as above. origin: for who has changed servers, the replication id of the server of our last write.
- * known: the one under which we last knew of no doubt.
+ * known: the server's name, as below, under which we last knew of no doubt.
+ * epoch: "@" and the number of the Sentinels' choice; "" = there are none.
  *
  * A server whose replication id is not the one in the state was promoted or restarted, and may have lost a leader's
- * record. That is a doubt (lock_failover.h), which gets its name here. There is none if the server knows nothing, was
- * never promoted, and has run for longer than a lease. Its uptime follows its wall clock, which may have been set, so
+ * record. Sentinels may also choose a server again that was never demoted, and has seen nothing of what others led
+ * meanwhile: so the name of a server has the number of the choice behind its id. Another name is a doubt
+ * (lock_failover.h), which is named here. There is none if the server knows nothing, was never promoted, is the first
+ * choice, and has run for longer than a lease. Its uptime follows its wall clock, which may have been set, so
  * its main thread must also have computed for that long. */
 static const char write_script[] =
 	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
-	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, origin, known = unpack(ARGV)\n"
+	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, origin, known, epoch = unpack(ARGV)\n"
 	"now = now[1] * 1000000 + now[2]\n"
 	"local info = redis.pcall('INFO', 'replication')\n"
 	/* -@dangerous takes it away, and Redis 7.0 does not say from which command. */
@@ -56,14 +59,15 @@ static const char write_script[] =
 	"if replicas < tonumber(asked) then return {'failed', 'has ' .. replicas .. ' replicas, and the URL of the lock asks for ' .. asked} end\n"
 	"local last, home, doubt, published = unpack(redis.call('HMGET', state, 'token', 'server' .. mark, 'doubt' .. mark, 'lease' .. mark))\n"
 	"doubt = doubt or ''\n"
-	"if home ~= id then\n"
+	"local here = id .. epoch\n"
+	"if home ~= here then\n"
 	"  local least, computed = tonumber(lease) / 1000000 + 1, 0\n"
 	"  local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)') or 0)\n"
 	"  for s in string.gmatch(redis.call('INFO', 'cpu'), 'used_cpu_%a+_main_thread:([%d.]+)') do computed = computed + (tonumber(s) or 0) end\n"
-	"  local old = computed > least and uptime > least and string.match(former, '^0+$')\n"
-	"  local fresh = (old or id == known) and not there and not last and not home\n"
+	"  local old = computed > least and uptime > least and string.match(former, '^0+$') and (epoch == '' or epoch == '@0')\n"
+	"  local fresh = (old or here == known) and not there and not last and not home\n"
 	"  doubt = fresh and '' or name .. string.format('.%.0f', now)\n"
-	"  redis.call('HSET', state, 'server' .. mark, id, 'doubt' .. mark, doubt)\n"
+	"  redis.call('HSET', state, 'server' .. mark, here, 'doubt' .. mark, doubt)\n"
 	"elseif doubt ~= '' and doubt == over then\n"
 	"  doubt = ''\n"
 	"  redis.call('HSET', state, 'doubt' .. mark, '')\n"

@@ -6,12 +6,17 @@
 #include "locks/redis/redis_scripts.h"
 
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define FORGOTTEN (3 * NSEC_PER_SEC) /* a Sentinel that has not answered for so long is asked anew */
-#define SEEK (3 * NSEC_PER_SEC)      /* for an answer, where only notices need one */
+#define PATIENCE (3 * NSEC_PER_SEC)  /* for answers, at most */
 #define SWITCHED "+switch-master"    /* Sentinel's documentation, "Pub/Sub Messages" */
+#define OTHERS_MOST 1000             /* Sentinels: what says more is none */
 #define ALIVE "alive"                /* no lock's channel, which end with ":changed" or ":next:changed" */
 
 /* ---- which of the hosts is the primary ---- */
@@ -38,7 +43,10 @@ struct redis_host {
 	struct lock_link *switches; /* on which it tells of failovers */
 	char *named;                /* the primary, in this inquiry; NULL: none */
 	int named_port;
-	struct err why; /* why it has named none */
+	int64_t epoch;             /* of this choice: it grows with each */
+	int64_t others;            /* Sentinels that it knows of */
+	enum lock_outcome outcome; /* LOCK_REFUSED: we have no right to ask it */
+	struct err why;            /* why it has named none */
 };
 
 static const struct redis_host *sentinels_choose(const struct redis_server *s);
@@ -81,42 +89,109 @@ static void host_on_ready(struct lock_call *c)
 
 	h->round = h->server->round;
 	if (master)
-		redis_link_send(h->link, c, (const char *[]){ "SENTINEL", "GET-MASTER-ADDR-BY-NAME", master, NULL });
+		redis_link_send(h->link, c, (const char *[]){ "SENTINEL", "MASTER", master, NULL });
 	else
 		redis_link_send(h->link, c, (const char *[]){ "INFO", NULL });
 }
 
 /* ---- Sentinels ---- */
 
-/* The first of more than half of them that name the same server; NULL: there is no such majority. Two majorities have one
- * Sentinel in common, and none goes back to the primary of before: so whoever was told of a later primary was told so
- * after everybody who was told of the earlier one. */
+/* The Sentinels of the URL, or, if there are more, so many as one of those knows that agree with h; NULL: with any. */
+static int64_t sentinels_count(const struct redis_server *s, const struct redis_host *h, int *agree)
+{
+	int64_t all = s->place.url.hosts;
+
+	*agree = 0;
+	for (const struct redis_host *o = s->host; o < s->host + s->place.url.hosts; o++) {
+		if (!o->named ||
+		    (h && (o->epoch != h->epoch || o->named_port != h->named_port || strcmp(o->named, h->named) != 0)))
+			continue;
+		++*agree;
+		all = o->others + 1 > all ? o->others + 1 : all;
+	}
+	return all;
+}
+
+/* The first of more than half of them that name the same server by the same choice; NULL: there is no such majority. Two
+ * majorities have one Sentinel in common. That one may name an earlier primary again, but by a later choice: so whoever
+ * was told of a later choice was told so after everybody who was told of the earlier one. */
 static const struct redis_host *sentinels_choose(const struct redis_server *s)
 {
-	const struct redis_host *end = s->host + s->place.url.hosts;
-
-	for (const struct redis_host *h = s->host; h < end; h++) {
-		int count = 0;
-		for (const struct redis_host *o = s->host; o < end; o++)
-			count += h->named && o->named && h->named_port == o->named_port &&
-			         strcmp(h->named, o->named) == 0;
-		if (2 * count > s->place.url.hosts)
+	for (const struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++) {
+		int agree = 0;
+		int64_t all = h->named ? sentinels_count(s, h, &agree) : 0;
+		if (2 * agree > all)
 			return h;
 	}
 	return NULL;
 }
 
+/* That has answered under another of its names. */
+static const struct redis_host *sentinel_twin(const struct redis_host *h)
+{
+	const struct redis_server *s = h->server;
+
+	for (const struct redis_host *o = s->host; o < s->host + s->place.url.hosts; o++)
+		if (o != h && o->named && strcmp(o->run_id, h->run_id) == 0)
+			return o;
+	return NULL;
+}
+
+static bool is_loopback(const char *name)
+{
+	return strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0 || strcmp(name, "localhost") == 0;
+}
+
+/* The connection leaves this machine, or may. */
+static bool leads_away(int fd)
+{
+	struct sockaddr_storage at = { 0 };
+	socklen_t len = sizeof at;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&at;
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr;
+
+	if (getpeername(fd, (struct sockaddr *)&at, &len) < 0)
+		return false;
+	if (at.ss_family == AF_INET)
+		return ntohl(v4->sin_addr.s_addr) >> 24 != 127;
+	return at.ss_family == AF_INET6 && !IN6_IS_ADDR_LOOPBACK(v6) &&
+	       !(IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+/* Where the value of that name is in an answer of names and values. */
+static size_t field_at(const redisReply *r, const char *name)
+{
+	size_t i = 0;
+
+	while (i + 1 < r->elements && strcmp(redis_word_at(r, i), name) != 0)
+		i += 2;
+	return i + 1;
+}
+
 static void sentinel_on_answer(struct redis_host *h, const redisReply *r)
 {
-	const char *name = redis_word_at(r, 0);
-	int64_t port = redis_number_at(r, 1);
+	const char *name = redis_word_at(r, field_at(r, "ip")), *peer = h->link->peer;
+	int64_t port = redis_number_at(r, field_at(r, "port"));
 
-	if (r->type == REDIS_REPLY_NIL)
-		err_set(&h->why, ERR_MISSING, "%s watches no primary of that name", h->link->peer);
+	snprintf(h->run_id, sizeof h->run_id, "%s", redis_link_run_id(h->link));
+	const struct redis_host *twin = sentinel_twin(h);
+	h->epoch = redis_number_at(r, field_at(r, "config-epoch"));
+	h->others = redis_number_at(r, field_at(r, "num-other-sentinels"));
+	if (r->type == REDIS_REPLY_NIL || (r->type == REDIS_REPLY_ERROR && strstr(r->str, "No such master")))
+		err_set(&h->why, ERR_MISSING, "%s watches no primary of that name", peer);
 	else if (r->type == REDIS_REPLY_ERROR)
-		err_set(&h->why, ERR_DENIED, "%s answered: %s", h->link->peer, r->str);
-	else if (r->elements != 2 || !*name || port < 1 || port > 65535)
-		err_set(&h->why, ERR_INVALID, "%s gave an answer that makes no sense", h->link->peer);
+		err_set(&h->why, ERR_DENIED, "%s answered: %s", peer, r->str);
+	else if (!*name || port < 1 || port > 65535 || h->epoch < 0 || h->others < 0 || h->others > OTHERS_MOST)
+		err_set(&h->why, ERR_INVALID, "%s gave an answer that makes no sense", peer);
+	else if (!*h->run_id)
+		err_set(&h->why, ERR_DENIED, "%s does not say which Sentinel it is (INFO has no run_id)", peer);
+	else if (twin)
+		err_set(&h->why, ERR_USAGE, "%s is the same Sentinel as %s, and counts once", peer, twin->link->peer);
+	else if (is_loopback(name) && leads_away(h->link->fd))
+		err_set(&h->why, ERR_INVALID,
+		        "%s names %s:%d, which is another server on each machine: it must monitor the primary by an address "
+		        "that others can use, and replicas announce one (replica-announce-ip)",
+		        peer, name, (int)port);
 	else {
 		mem_replace(&h->named, name);
 		h->named_port = (int)port;
@@ -126,17 +201,25 @@ static void sentinel_on_answer(struct redis_host *h, const redisReply *r)
 /* Why there is none. */
 static void sentinels_explain(struct redis_server *s)
 {
-	int hosts = s->place.url.hosts;
+	int hosts = s->place.url.hosts, refused = 0, named;
+	int64_t all = sentinels_count(s, NULL, &named);
 	struct buf b = { 0 };
 
-	for (const struct redis_host *h = s->host; h < s->host + hosts; h++)
+	if (all > hosts)
+		buf_printf(&b, " (the lock's URL names %d)", hosts);
+	for (const struct redis_host *h = s->host; h < s->host + hosts; h++) {
+		refused += h->outcome == LOCK_REFUSED;
 		if (h->named)
-			buf_printf(&b, "; %s names %s:%d", h->link->peer, h->named, h->named_port);
+			buf_printf(&b, "; %s names %s:%d, epoch %" PRId64, h->link->peer, h->named, h->named_port,
+			           h->epoch);
 		else
 			buf_printf(&b, "; %s", h->why.text);
+	}
+	s->outcome = 2 * refused > hosts ? LOCK_REFUSED : LOCK_FAILED;
 	err_set(&s->why, ERR_UNREACHABLE,
-	        "nobody is elected unless %d of the %d Sentinels name one server as the primary of \"%s\"%s",
-	        hosts / 2 + 1, hosts, s->place.master, b.data);
+	        "nobody is elected unless %" PRId64 " of the %" PRId64
+	        " Sentinels name one server as the primary of \"%s\", in one epoch%s",
+	        all / 2 + 1, all, s->place.master, b.data);
 	buf_fini(&b);
 }
 
@@ -161,10 +244,12 @@ static void primary_choose(struct redis_server *s)
 	const struct redis_host *h = sentinels_choose(s);
 
 	redis_server_hold(s, &s->link, h ? redis_server_at(s, h->named, h->named_port) : NULL);
-	if (h)
-		primary_follow(s, h->named, h->named_port);
-	else
+	if (!h) {
 		sentinels_explain(s);
+		return;
+	}
+	s->epoch = h->epoch;
+	primary_follow(s, h->named, h->named_port);
 }
 
 static void switches_on_up(void *arg)
@@ -237,13 +322,18 @@ static void host_on_answered(struct lock_call *c, const void *answer)
 	lock_server_put(&h->server->base);
 }
 
-static void host_on_lost(struct lock_call *c, bool, enum lock_outcome outcome, const struct err *why)
+static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	struct redis_host *h = host_of(c);
 	struct redis_server *s = h->server;
 
 	h->asked = false;
+	if (h->open && sent && h->round != s->round) { /* an earlier inquiry's: nothing is known of this one */
+		host_ask(h);
+		return;
+	}
 	h->why = *why;
+	h->outcome = outcome;
 	if (s->outcome != LOCK_REFUSED) {
 		s->outcome = outcome;
 		s->why = *why;
@@ -340,6 +430,7 @@ static void host_begin(struct redis_host *h)
 {
 	h->open = true;
 	h->said = 0;
+	h->outcome = LOCK_FAILED;
 	mem_replace(&h->named, NULL);
 	err_set(&h->why, ERR_TIMEOUT, "%s:%d has not answered in time", h->url.host[0].name, h->url.host[0].port);
 	if (h->switches && h->server->base.board.channels)
@@ -355,16 +446,14 @@ static void host_begin(struct redis_host *h)
 static void server_inquire(struct redis_server *s)
 {
 	struct lock_call *c;
-	nsec patience = 0;
+	nsec patience = PATIENCE;
 
 	if (s->inquiry.active || s->ending || (!s->askers.first && !s->seeks))
 		return;
-	if (s->seeks)
-		patience = SEEK;
 	s->seeks = false;
 	while ((c = lock_pipeline_next(&s->askers))) {
 		nsec third = (nsec)lock_op_left_ms(&lock_user_of_call(c)->op) * NSEC_PER_MS / 3;
-		patience = third > patience ? third : patience;
+		patience = third < patience ? third : patience;
 		lock_pipeline_push(&s->askers, c);
 	}
 	s->open = s->place.url.hosts;

@@ -13,6 +13,8 @@ struct redis_server {            /* of locks with the same place */
 	struct lock_link *link; /* to the host that is asked; with Sentinels NULL: a majority names none */
 	uint64_t checked; /* the number of its connection on which it was found to be the only primary, plus one */
 
+	int64_t epoch; /* of the Sentinels' choice: it grows with each. Only while there is a link */
+
 	/* The last inquiry. Nothing else of it is remembered: a server that was down may be back at any time. */
 	bool several;              /* different hosts say that they are primaries; a server with two names is one */
 	enum lock_outcome outcome; /* how an operation ends that needs one primary while the link is not checked */
@@ -38,7 +40,8 @@ extern const struct lock_server_ops redis_server_ops;
  * is none, the link stays. A host that has not answered when a third of the asker's time is over is not counted. In a
  * cluster many hosts are primaries, and each says where a key is: there the link stays, or the first one is taken.
  * Where the hosts are Sentinels, they are asked for the primary, and the link goes to the server that more than half of
- * them name; without such a majority it is NULL, and outcome and why say so.
+ * them name by the same choice, with its epoch; without such a majority it is NULL, and outcome and why say so. More
+ * than half of those that are named, and of those that they know of.
  * Then `answered` of the user's call is called, with NULL; it may close the lock. lock_pipeline_forget takes the
  * question back. */
 void redis_server_ask(struct redis_server *s, struct lock_user *u);
