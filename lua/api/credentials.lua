@@ -11,7 +11,8 @@ local LEAST <const> = 60 -- seconds that new credentials are used at least: this
 local PAUSE <const> = 10 -- seconds at most between two attempts to renew
 
 -- name: as errors begin. find(self) -> what is kept: a table whose `expires` is a time of the wall clock, if they end, or whose `lasts` is in
--- seconds; or nil or false, and an error's text.
+-- seconds; or nil or false, and an error's text, and whether a source that is set up did not answer. An instance's metadata, which is asked where
+-- nothing is set up, counts as none then.
 return function(natives, name, find)
 	local Credentials = {}
 
@@ -30,8 +31,9 @@ return function(natives, name, find)
 
 	-- In a task of its own, so that who asks may give up, and others may ask meanwhile.
 	local function fetch(self)
-		local found, err = find(self)
 		self.tried = time.monotonic()
+		local found, err, away = find(self)
+		self.away = away
 		if found then
 			self.err = nil
 			take(self, found)

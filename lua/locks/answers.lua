@@ -51,18 +51,21 @@ function answers.send(attempt, better)
 	return nil, "each attempt was refused, and a better one asked for", not repeated
 end
 
--- Of a request without an answer, of which nothing was done or which was a read. Whoever has no credentials at all will have none in a second.
--- credentials nil: none are needed.
+-- Of a request without an answer, of which nothing was done or which was a read. Whoever has no credentials at all will have none in a second, unless
+-- what gives them did not answer. credentials nil: none are needed.
 function answers.failed(credentials, text, unsent)
-	return unsent and credentials and not rawget(credentials, "kept") and "refused" or "failed", text
+	local none = credentials and not rawget(credentials, "kept") and rawget(credentials, "err") and not rawget(credentials, "away")
+	return unsent and none and "refused" or "failed", text
 end
 
 -- After an answer which says that the condition was not met. That says nothing where an earlier copy of the request was applied, whose answer was
--- lost: what is there now does. fetch(store, key, op): the lock's read.
-function answers.look(fetch, store, key, text, op, answer)
+-- lost: what is there now does, unless another has replaced it since. fetch(store, key, op): the lock's read. also: there was such a copy.
+function answers.look(fetch, store, key, text, op, answer, also)
 	local outcome, found, version = fetch(store, key, op)
 	if outcome == "ok" and found == text then
 		return "ok", version
+	elseif also and (outcome == "ok" or outcome == "absent") then
+		return "unknown", answer .. "; but it was sent more than once, and of one try no answer came"
 	elseif outcome == "ok" and version ~= op.expected then
 		return "conflict"
 	elseif outcome == "absent" and op.expected ~= "" then

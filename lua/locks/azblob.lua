@@ -7,6 +7,7 @@ local lunarch = require "lunarch"
 local azure = require "lunarch.azure"
 local answers = use "locks/answers"
 local element = use "xml"
+local secrets = use "secrets"
 local http = lunarch.http
 
 local TEXT_MAX <const> = 1 << 20 -- bytes of an answer
@@ -39,6 +40,12 @@ local function open(place)
 		refuse(place, "%s", err.message)
 	end
 	local endpoint = options.endpoint or storage.endpoint or ("https://%s.blob.core.windows.net"):format(account)
+	local wrong = an_endpoint(endpoint)
+	if wrong then
+		refuse(place, "AZURE_STORAGE_CONNECTION_STRING: the endpoint: expected %s, found another text", wrong)
+	elseif storage.sas and not secrets.may_go(endpoint) then
+		refuse(place, "a SAS is as good as a password, so over plain HTTP it is sent to this machine alone: expected an endpoint of https")
+	end
 	return { account = account, endpoint = endpoint:gsub("/+$", ""), storage = storage, plain = endpoint:find "^http://" ~= nil, ca = options.ca, asked = 0 }
 end
 
@@ -52,8 +59,8 @@ local function where(store)
 	return ("account %s at %s"):format(store.account, store.endpoint:match "//([^/]*)")
 end
 
--- Azure answers with the id that the request had. So an answer to another one, by some proxy's fault, is not believed; and without TLS each request
--- has a connection of its own, on which there can be no other.
+-- Azure answers with the id that the request had. So an answer to another one, by some proxy's fault, is not believed, and no success without an id;
+-- without TLS each request has a connection of its own, on which there can be no other.
 local function once(store, method, path, op, more)
 	store.asked = store.asked + 1
 	local id = ("lunarch-%x-%d"):format(math.random(0), store.asked)
@@ -68,8 +75,8 @@ local function once(store, method, path, op, more)
 	local r, failed = http.request(request)
 	if not r then
 		return nil, failed.message, failed.unsent == true, failed.code
-	elseif (r.headers["x-ms-client-request-id"] or id) ~= id then
-		return nil, "the answer was one to another request", false
+	elseif (r.headers["x-ms-client-request-id"] or (not r.ok and id)) ~= id then
+		return nil, "the answer was one to another request, or has no id", false
 	end
 	return r, r.headers["x-ms-error-code"] or (r.status >= 400 and element(r.body or "", "Code") or nil)
 end
@@ -190,7 +197,7 @@ local function write(store, key, text, op)
 		local etag, strange = etag_of(store, r)
 		return etag and "ok" or "unknown", etag or strange
 	elseif unmet(code) then
-		return answers.look(fetch, store, key, text, op, told(store, r, code))
+		return answers.look(fetch, store, key, text, op, told(store, r, code), also)
 	end
 	local outcome, why = refusal(store, r, code)
 	return also and "unknown" or outcome or "unknown", why

@@ -64,6 +64,12 @@ end
 -- Their credentials are old or wrong: newer ones may do.
 local stale = { ExpiredTokenException = true, UnrecognizedClientException = true, InvalidSignatureException = true }
 
+-- What the signature says of the time, new credentials would say, too.
+local function is_clocks(answer)
+	local text = answer and tostring(answer.message or answer.Message)
+	return text ~= nil and (text:find "^Signature expired" ~= nil or text:find "^Signature not yet current" ~= nil)
+end
+
 -- Surely not done: there was too much at once, or another's transaction or region had the item.
 local undone = { ProvisionedThroughputExceededException = true, ThrottlingException = true, RequestLimitExceeded = true,
 	TransactionConflictException = true, ReplicatedWriteConflictException = true }
@@ -97,7 +103,7 @@ local function send(store, action, request, op)
 			return nil, answer, code and not before
 		end
 		before = before or r.repeated == true
-		if stale[code or ""] and not renewed then
+		if stale[code or ""] and not renewed and not is_clocks(answer) then
 			store.credentials:renew()
 			renewed = true
 		elseif undone[code or ""] and answers.left(op) > 2 * pause then

@@ -34,23 +34,32 @@ local function an_endpoint(value)
 	return not value:find "^https?://[^/?#@%s]+/?$" and "a URL as https://HOST:PORT" or nil
 end
 
--- As Google's libraries take it: of an emulator, with or without http://.
-local function emulator()
+-- As Google's libraries take it, with or without http://.
+local function emulator(place)
 	local host = os.getenv "STORAGE_EMULATOR_HOST"
-	return host and host ~= "" and (host:find "^https?://" and host or "http://" .. host) or nil
+	if not host or host == "" then
+		return nil
+	end
+	local url = host:find "^https?://" and host or "http://" .. host
+	if an_endpoint(url) then
+		error(place.lock .. ": STORAGE_EMULATOR_HOST: expected HOST:PORT or a URL as https://HOST:PORT, found another text", 0)
+	end
+	return url
 end
 
--- A token would be everybody's over plain HTTP: an emulator gets none, and the service itself is asked over TLS alone.
+-- An emulator gets no token, whatever its scheme: whoever it is, it is not Google. Over plain HTTP a token would be everybody's.
 local function open(place)
 	local bucket, options = place.hosts[1] and place.hosts[1].name or "", place.options
 	check_bucket(place, bucket)
-	local endpoint = (options.endpoint or emulator() or GOOGLES):gsub("/+$", "")
+	local other = options.endpoint == nil and emulator(place) or nil
+	local endpoint = (options.endpoint or other or GOOGLES):gsub("/+$", "")
 	local plain = endpoint:find "^http://" ~= nil
-	if plain and options.credentials then
-		error(("%s: option 'credentials': over plain HTTP no token is sent: expected an endpoint of https"):format(place.lock), 0)
+	local emulated = plain or other ~= nil
+	if emulated and options.credentials then
+		error(place.lock .. ": option 'credentials': over plain HTTP, and to what STORAGE_EMULATOR_HOST names, no token is sent: expected ?endpoint= of https", 0)
 	end
-	return { bucket = bucket, endpoint = endpoint, plain = plain, ca = options.ca,
-		credentials = not plain and gcp.credentials { scope = SCOPE, file = options.credentials } or nil }
+	return { bucket = bucket, endpoint = endpoint, plain = plain, emulated = emulated, ca = options.ca,
+		credentials = not emulated and gcp.credentials { scope = SCOPE, file = options.credentials } or nil }
 end
 
 -- ---- requests ----
@@ -152,9 +161,10 @@ local function is_generation(text)
 	return type(text) == "string" and text:find "^[1-9]%d*$" ~= nil
 end
 
--- Whether nothing is there, as Google says it ("No such object: ..."), or the tests' server. A bucket that is not there is another 404.
-local function is_absent(r)
-	return r.status == 404 and ((r.body or ""):find "^No such object" ~= nil or (r.body or ""):find "^Not Found%s*$" ~= nil)
+-- Whether nothing is there, as Google says it ("No such object: ..."), or an emulator. A bucket that is not there is another 404, and so is a proxy's.
+local function is_absent(store, r)
+	local body = r.body or ""
+	return r.status == 404 and (body:find "^No such object" ~= nil or (store.emulated and body:find "^Not Found%s*$" ~= nil))
 end
 
 local function fetch(store, key, op)
@@ -170,7 +180,7 @@ local function fetch(store, key, op)
 			return "ok", r.body, generation
 		end
 		return "failed", where(store) .. ": expected an object with a generation, found an answer without one: this is no Google Cloud Storage"
-	elseif is_absent(r) then
+	elseif is_absent(store, r) then
 		return "absent"
 	end
 	local outcome, why = refusal(store, r)
@@ -240,7 +250,7 @@ local function write(store, key, text, op)
 		local generation = generation_of(r)
 		return generation and "ok" or "unknown", generation or where(store) .. ": expected the new generation, found an answer without one"
 	elseif r.status == 412 or r.status == 409 then
-		return answers.look(fetch, store, key, text, op, told(store, r))
+		return answers.look(fetch, store, key, text, op, told(store, r), also)
 	end
 	local outcome
 	outcome, why = refusal(store, r)
@@ -299,9 +309,9 @@ local function warnings_of(bucket)
 	end
 	local soft, kept = bucket.softDeletePolicy, bucket.versioning
 	warn(type(bucket.retentionPolicy) == "table", "the bucket has a retention policy: no object can be replaced or deleted before its time, so no lease renewed")
-	warn(type(kept) == "table" and kept.enabled == true, "the bucket keeps versions, and each renewal leaves one: let a lifecycle rule delete noncurrent versions")
+	warn(type(kept) == "table" and kept.enabled == true, "the bucket keeps versions, and each renewal leaves one: let a lifecycle rule delete noncurrent ones, or give the locks a bucket of their own")
 	warn(type(soft) == "table" and tonumber(soft.retentionDurationSeconds or 0) > 0,
-		"the bucket keeps what was replaced for some days (soft delete), and each renewal leaves such an object, which costs: turn that off for it")
+		"the bucket keeps what was replaced for some days (soft delete), and each renewal leaves such an object, which costs: give the locks one of their own")
 	return #warnings > 0 and table.concat(warnings, "; ") or nil
 end
 
@@ -315,7 +325,7 @@ local function about(store, op)
 	if type(bucket) ~= "table" then
 		return { server = "Google Cloud Storage (about the bucket: storage.buckets.get)" }
 	end
-	return { server = ("Google Cloud Storage%s, %s"):format(store.plain and " (an emulator)" or "", tostring(bucket.location)),
+	return { server = ("Google Cloud Storage%s, %s"):format(store.emulated and " (an emulator)" or "", tostring(bucket.location)),
 		unfit = type(bucket.retentionPolicy) == "table" or nil, warning = warnings_of(bucket) }
 end
 

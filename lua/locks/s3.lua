@@ -172,12 +172,13 @@ local function no_s3(store, r)
 	return ("%s: expected an answer of S3's, found status %d without its code"):format(where(store), r.status)
 end
 
--- What an answer that is no success and no failed condition means. nil: nobody knows.
+-- What an answer that is no success and no failed condition means. nil: nobody knows. Another server than Amazon's may say SlowDown after a part of its
+-- disks took the write, as MinIO's releases do.
 local function refusal(store, r, code)
 	local region = other_region(store, r, code)
 	if region then
 		return "refused", ("%s: the bucket is in the region %s: write ?region=%s"):format(where(store), region, region)
-	elseif code == "SlowDown" or stale[code or ""] and code:find "Token" then
+	elseif (code == "SlowDown" and not store.named) or stale[code or ""] and code:find "Token" then
 		return "failed", told(store, r, code)
 	elseif not code and (r.status ~= 403 or r.headers["x-amz-request-id"] == nil) then
 		return nil, no_s3(store, r)
@@ -302,7 +303,7 @@ local function write(store, key, text, op)
 		end
 		return "unknown", strange
 	elseif unmet(r, code) then
-		return answers.look(fetch, store, key, text, op, told(store, r, code))
+		return answers.look(fetch, store, key, text, op, told(store, r, code), also)
 	end
 	outcome, why = refusal(store, r, code)
 	return also and "unknown" or outcome or "unknown", why
@@ -319,19 +320,19 @@ local function remove(store, key, op)
 	elseif etag ~= op.expected then
 		return "conflict"
 	end
-	local r, code, unsent = send(store, "DELETE", key, op, { headers = { ["If-Match"] = match_of(store, etag) } })
+	local r, code, also = send(store, "DELETE", key, op, { headers = { ["If-Match"] = match_of(store, etag) } })
 	if r and (r.status == 501 or code == "NotImplemented") then
-		r, code, unsent = delete(store, key, op)
+		r, code, also = delete(store, key, op)
 	end
 	if not r then
-		return unsent and "failed" or "unknown", ("%s: %s"):format(where(store), code)
+		return also and "failed" or "unknown", ("%s: %s"):format(where(store), code)
 	elseif r.status == 204 or r.status == 200 then
 		return "ok"
 	elseif r.status == 412 or r.status == 409 then
-		return "conflict"
+		return also and "unknown" or "conflict", "it was sent more than once, and of one try no answer came"
 	end
 	outcome, text = refusal(store, r, code)
-	return outcome or "unknown", text
+	return also and "unknown" or outcome or "unknown", text
 end
 
 local function list(store, prefix, op)

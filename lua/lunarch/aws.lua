@@ -3,6 +3,7 @@
 
 local use = ...
 local given = use "given"
+local secrets = use "secrets"
 local element = use "xml"
 local lunarch = require "lunarch"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
@@ -16,16 +17,6 @@ local CHAIN <const> = 5 -- profiles that refer to each other
 local of_credentials = { profile = "text", region = "text" }
 
 -- ---- files ----
-
-local function read_file(path)
-	local file, why = io.open(path)
-	if not file then
-		return nil, why
-	end
-	local text = file:read "a"
-	file:close()
-	return text
-end
 
 -- A line that is further in than the key before it belongs to that key: after "s3 =" the key "addressing_style" is "s3.addressing_style" here.
 local function parse(text, name_of)
@@ -63,13 +54,13 @@ local function place_of(variable, name)
 end
 
 local function of_config(name)
-	return parse(read_file(place_of("AWS_CONFIG_FILE", "config")), in_config)[name]
+	return parse(secrets.read(place_of("AWS_CONFIG_FILE", "config")), in_config)[name]
 end
 
 -- Both files' keys of a profile; what the credentials file says counts. nil: neither has it.
 local function profile_of(name)
 	local config = of_config(name)
-	local secret = parse(read_file(place_of("AWS_SHARED_CREDENTIALS_FILE", "credentials")), in_credentials)[name]
+	local secret = parse(secrets.read(place_of("AWS_SHARED_CREDENTIALS_FILE", "credentials")), in_credentials)[name]
 	if not config and not secret then
 		return nil
 	end
@@ -136,7 +127,7 @@ local function endpoint_of(service, region, name)
 	return url or "https://" .. host_of(service, region, profile), url ~= nil
 end
 
--- ---- what the sources answer: credentials; nil if the source is not set up; false and an error's text if it fails ----
+-- ---- what the sources answer: credentials; nil if the source is not set up; false and an error's text, and true if it did not answer ----
 
 local function from_json(text, where)
 	local answer = json.decode(text)
@@ -157,7 +148,7 @@ local function ask(where, request)
 	request.timeout, request.redirects = request.timeout or NEAR, 0
 	local r, err = http.request(request)
 	if not r then
-		return false, ("%s: %s"):format(where, err.message)
+		return false, ("%s: %s"):format(where, err.message), true
 	elseif not r.ok then
 		local code, message = element(r.body, "Code"), element(r.body, "Message")
 		return false, ("%s: status %d%s%s"):format(where, r.status, code and ": " .. code or "", message and ": " .. message or "")
@@ -188,9 +179,9 @@ local function from_sts(where, region, profile, form, sign)
 	elseif not region and not known then
 		url = "https://sts.amazonaws.com"
 	end
-	local r, err = ask(where, { url = url:gsub("/+$", "") .. "/", form = form, timeout = STS, aws_sigv4 = sign })
+	local r, err, away = ask(where, { url = url:gsub("/+$", "") .. "/", form = form, timeout = STS, aws_sigv4 = sign })
 	if not r then
-		return false, err
+		return false, err, away
 	end
 	local key, secret, token = element(r.body, "AccessKeyId"), element(r.body, "SecretAccessKey"), element(r.body, "SessionToken")
 	if not key or not secret or not token then
@@ -204,7 +195,7 @@ local function web_identity(file, role, name, region, profile)
 	if not file or not role then
 		return nil
 	end
-	local token, why = read_file(file)
+	local token, why = secrets.read(file)
 	if not token then
 		return false, "web identity: the token's file: " .. why
 	end
@@ -213,31 +204,28 @@ local function web_identity(file, role, name, region, profile)
 end
 
 -- As the AWS tools do: over plain HTTP only this machine itself, and the addresses that ECS and EKS have for it.
-local function is_near(url)
-	local host = url:match "^http://%[([^%]]*)%]" or url:match "^http://([^/:]*)"
-	return url:find "^https://" ~= nil or host == "localhost" or host == "::1" or host == "169.254.170.2" or host == "169.254.170.23"
-		or host == "fd00:ec2::23" or (host ~= nil and host:find "^127%.%d+%.%d+%.%d+$" ~= nil)
-end
+local of_containers = { ["169.254.170.2"] = true, ["169.254.170.23"] = true, ["fd00:ec2::23"] = true }
 
 local function container()
 	local relative, full = set "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", set "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 	local url = relative and CONTAINER .. relative or full
 	if not url then
 		return nil
-	elseif not is_near(url) then
+	elseif not secrets.may_go(url, of_containers) then
 		return false, "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected https, or an address of this machine, found another host"
 	end
 	local token, file = set "AWS_CONTAINER_AUTHORIZATION_TOKEN", set "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
 	if file then
-		local text, why = read_file(file)
+		local text, why = secrets.read(file)
 		if not text then
 			return false, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: " .. why
 		end
 		token = text:match "^%s*(.-)%s*$"
 	end
-	local r, err = ask("the container's credentials", { url = url, headers = { Accept = "application/json", Authorization = token } })
+	local r, err, away = ask("the container's credentials", { url = url, headers = { Accept = "application/json", Authorization = token },
+		proxy = secrets.proxy_of(url) })
 	if not r then
-		return false, err
+		return false, err, away
 	end
 	return from_json(r.body, "the container's credentials")
 end
@@ -252,18 +240,20 @@ local function instance()
 		return nil
 	end
 	local where, base = "the instance's metadata", metadata_url()
-	local r, err = ask(where, { method = "PUT", url = base .. "/latest/api/token", headers = { ["X-aws-ec2-metadata-token-ttl-seconds"] = "21600" } })
+	local proxy = secrets.proxy_of(base)
+	local r, err = ask(where, { method = "PUT", url = base .. "/latest/api/token", proxy = proxy,
+		headers = { ["X-aws-ec2-metadata-token-ttl-seconds"] = "21600" } })
 	if not r then
 		return false, err
 	end
 	local headers = { ["X-aws-ec2-metadata-token"] = r.body:match "^%s*(.-)%s*$" }
 	local roles = base .. "/latest/meta-data/iam/security-credentials/"
-	r, err = ask(where, { url = roles, headers = headers })
+	r, err = ask(where, { url = roles, headers = headers, proxy = proxy })
 	local role = r and r.body:match "^%s*([^\r\n]+)"
 	if not role then
 		return false, err or where .. ": this instance has no role"
 	end
-	r, err = ask(where, { url = roles .. role:match "^(.-)%s*$", headers = headers })
+	r, err = ask(where, { url = roles .. role:match "^(.-)%s*$", headers = headers, proxy = proxy })
 	if not r then
 		return false, err
 	end
@@ -295,9 +285,9 @@ local function source_of(name, profile, region, depth)
 end
 
 local function assumed(name, profile, region, depth)
-	local base, err = source_of(name, profile, region, depth)
+	local base, err, away = source_of(name, profile, region, depth)
 	if not base then
-		return false, err or ("profile %s: what its role is assumed with has no credentials"):format(name)
+		return false, err or ("profile %s: what its role is assumed with has no credentials"):format(name), away
 	end
 	return from_sts(("profile %s, by STS"):format(name), region, name, { Action = "AssumeRole", RoleArn = profile.role_arn,
 		RoleSessionName = session_name(profile.role_session_name), ExternalId = profile.external_id, DurationSeconds = profile.duration_seconds },
@@ -333,24 +323,24 @@ end
 local function find(profile, region)
 	local name = profile or set "AWS_PROFILE" or "default"
 	local asked = profile ~= nil or set "AWS_PROFILE" ~= nil
-	local found, err
+	local found, err, away
 	if not profile then
 		found, err = environment()
 	end
 	if found == nil and not profile then
-		found, err = web_identity(set "AWS_WEB_IDENTITY_TOKEN_FILE", set "AWS_ROLE_ARN", set "AWS_ROLE_SESSION_NAME", region)
+		found, err, away = web_identity(set "AWS_WEB_IDENTITY_TOKEN_FILE", set "AWS_ROLE_ARN", set "AWS_ROLE_SESSION_NAME", region)
 	end
 	if found == nil then
-		found, err = of_profile(name, region, 1)
+		found, err, away = of_profile(name, region, 1)
 	end
 	if found == nil and asked and not profile_of(name) then
 		return false, ("profile %s: neither of the AWS tools' files has it"):format(name)
 	end
 	if found == nil then
-		found, err = container()
+		found, err, away = container()
 	end
 	if found ~= nil then
-		return found, err
+		return found, err, away
 	end
 	found, err = instance()
 	return found, ("no credentials in the environment, in profile %s, or for a container%s"):format(name, err and "; " .. err or "")

@@ -3,6 +3,7 @@
 
 local use = ...
 local given = use "given"
+local secrets = use "secrets"
 local lunarch = require "lunarch"
 local hash = require "lunarch.hash"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
@@ -22,7 +23,7 @@ local function set(name)
 	return value ~= "" and value or nil
 end
 
--- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text if it fails ----
+-- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text, and true if it did not answer ----
 
 -- Entra says error and error_description, managed identities say message, too.
 local function complaint(r)
@@ -35,10 +36,10 @@ local function complaint(r)
 end
 
 local function ask(where, request)
-	request.timeout, request.redirects = request.timeout or FAR, 0
+	request.timeout, request.redirects, request.proxy = request.timeout or FAR, 0, request.proxy or secrets.proxy_of(request.url)
 	local r, err = http.request(request)
 	if not r then
-		return false, ("%s: %s"):format(where, err.message)
+		return false, ("%s: %s"):format(where, err.message), true
 	elseif not r.ok then
 		return false, ("%s: status %d%s"):format(where, r.status, complaint(r))
 	end
@@ -53,7 +54,7 @@ end
 -- A secret goes over TLS, or to this machine.
 local function from_authority(where, self, form)
 	local authority = (set "AZURE_AUTHORITY_HOST" or AUTHORITY):gsub("/+$", "")
-	if not authority:find "^https://" and not authority:find "^http://127%.%d+%.%d+%.%d+" then
+	if not secrets.may_go(authority) then
 		return false, "AZURE_AUTHORITY_HOST: expected a URL of https, found another text"
 	end
 	form.client_id, form.scope, form.grant_type = self.client_id, self.resource .. "/.default", "client_credentials"
@@ -78,12 +79,10 @@ local function by_federation(self)
 	elseif not self.tenant_id or not self.client_id then
 		return false, "AZURE_FEDERATED_TOKEN_FILE is set: expected AZURE_TENANT_ID and AZURE_CLIENT_ID beside it"
 	end
-	local file, why = io.open(path)
-	if not file then
+	local token, why = secrets.read(path)
+	if not token then
 		return false, "AZURE_FEDERATED_TOKEN_FILE: " .. why
 	end
-	local token = file:read "a"
-	file:close()
 	return from_authority("workload identity", self, { client_assertion_type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
 		client_assertion = token:match "^%s*(.-)%s*$" })
 end
@@ -106,9 +105,9 @@ end
 
 local function find(self)
 	for _, source in ipairs { by_secret, by_federation, of_service } do
-		local found, err = source(self)
+		local found, err, away = source(self)
 		if found ~= nil then
-			return found, err
+			return found, err, away
 		end
 	end
 	local found, err = of_machine(self)
@@ -218,6 +217,8 @@ return function(natives)
 		local out = setmetatable({ headers = headers, query = query }, { __index = request })
 		if self.key then
 			headers.Authorization = signature(self.account, self.key, out)
+		elseif self.sas and not secrets.may_go(request.url) then
+			return natives.fail("invalid", "azure: over plain HTTP a SAS is sent to this machine alone, since it is as good as a password: expected a URL of https")
 		elseif self.sas then
 			for name, value in self.sas:gmatch "([^&=?]+)=([^&]*)" do
 				query[name] = given.plain(value)
@@ -235,7 +236,7 @@ return function(natives)
 		for name, value in pairs(request) do
 			copy[name] = value
 		end
-		copy.headers, copy.query = headers, query
+		copy.headers, copy.query, copy.proxy = headers, query, request.proxy or (self.sas and secrets.proxy_of(request.url) or nil)
 		return copy
 	end
 

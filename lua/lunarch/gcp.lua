@@ -3,6 +3,7 @@
 
 local use = ...
 local given = use "given"
+local secrets = use "secrets"
 local lunarch = require "lunarch"
 local hash = require "lunarch.hash"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
@@ -21,23 +22,7 @@ local function set(name)
 	return value ~= "" and value or nil
 end
 
-local function read_file(path)
-	local file, why = io.open(path)
-	if not file then
-		return nil, why
-	end
-	local text = file:read "a"
-	file:close()
-	return text
-end
-
--- A secret goes over plain HTTP to this machine alone.
-local function is_safe(url)
-	local host = url:match "^http://%[([^%]]*)%]" or url:match "^http://([^/:]*)"
-	return url:find "^https://" ~= nil or host == "localhost" or host == "::1" or (host ~= nil and host:find "^127%.%d+%.%d+%.%d+$" ~= nil)
-end
-
--- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text if it fails ----
+-- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text, and true if it did not answer ----
 
 -- What the two of Google's forms of an error say.
 local function complaint(r)
@@ -48,10 +33,10 @@ local function complaint(r)
 end
 
 local function ask(where, request)
-	request.timeout, request.redirects = request.timeout or FAR, 0
+	request.timeout, request.redirects, request.proxy = request.timeout or FAR, 0, secrets.proxy_of(request.url)
 	local r, err = http.request(request)
 	if not r then
-		return false, ("%s: %s"):format(where, err.message)
+		return false, ("%s: %s"):format(where, err.message), true
 	elseif not r.ok then
 		return false, ("%s: status %d%s"):format(where, r.status, complaint(r))
 	end
@@ -70,12 +55,12 @@ local function from_answer(where, answer)
 end
 
 local function from_tokens(where, url, form)
-	if not is_safe(url) then
+	if not secrets.may_go(url) then
 		return false, where .. ": expected a URL of https for its tokens, found another"
 	end
-	local answer, err = ask(where, { url = url, form = form })
+	local answer, err, away = ask(where, { url = url, form = form })
 	if not answer then
-		return false, err
+		return false, err, away
 	end
 	return from_answer(where, answer)
 end
@@ -111,12 +96,12 @@ end
 
 -- The account that another one's token may act as.
 local function impersonated(where, url, base, scope, delegates)
-	if not is_safe(url) then
+	if not secrets.may_go(url) then
 		return false, where .. ": service_account_impersonation_url: expected one of https, found another"
 	end
-	local answer, err = ask(where, { url = url, bearer = base.token, json = { scope = json.array { scope }, delegates = delegates } })
+	local answer, err, away = ask(where, { url = url, bearer = base.token, json = { scope = json.array { scope }, delegates = delegates } })
 	if not answer then
-		return false, err
+		return false, err, away
 	elseif type(answer.accessToken) ~= "string" then
 		return false, where .. ": expected an accessToken, found none"
 	end
@@ -127,9 +112,9 @@ end
 local function subject_token(where, source)
 	local text, why
 	if type(source.file) == "string" then
-		text, why = read_file(source.file)
+		text, why = secrets.read(source.file)
 	elseif type(source.url) == "string" and not source.environment_id then
-		local r, err = http.get(source.url, { headers = source.headers, timeout = NEAR, redirects = 0 })
+		local r, err = http.get(source.url, { headers = source.headers, timeout = NEAR, redirects = 0, proxy = secrets.proxy_of(source.url) })
 		text, why = r and r.ok and r.body, err and err.message or r and "status " .. r.status
 	else
 		why = "expected one with file or url: the others (AWS, an executable, a certificate) are not read here"
@@ -154,22 +139,22 @@ local function external_account(where, key, scope)
 		return false, err
 	end
 	local url = key.service_account_impersonation_url
-	local found
-	found, err = from_tokens(where, key.token_url or "https://sts.googleapis.com/v1/token", { grant_type = "urn:ietf:params:oauth:grant-type:token-exchange",
+	local found, away
+	found, err, away = from_tokens(where, key.token_url or "https://sts.googleapis.com/v1/token", { grant_type = "urn:ietf:params:oauth:grant-type:token-exchange",
 		audience = key.audience, scope = url and SCOPE or scope, requested_token_type = "urn:ietf:params:oauth:token-type:access_token",
 		subject_token = subject, subject_token_type = key.subject_token_type })
 	if found and url then
 		return impersonated(where, url, found, scope)
 	end
-	return found, err
+	return found, err, away
 end
 
 local of_type -- an account's file may have another's in it
 
 local function impersonated_service_account(where, key, scope, depth)
-	local base, err = of_type(where, key.source_credentials, SCOPE, depth + 1)
+	local base, err, away = of_type(where, key.source_credentials, SCOPE, depth + 1)
 	if not base then
-		return false, err
+		return false, err, away
 	elseif type(key.service_account_impersonation_url) ~= "string" then
 		return false, where .. ": expected service_account_impersonation_url, found a file without"
 	end
@@ -191,7 +176,7 @@ function of_type(where, key, scope, depth)
 end
 
 local function of_file(path, scope)
-	local text, why = read_file(path)
+	local text, why = secrets.read(path)
 	if not text then
 		return false, "the credentials' file: " .. why
 	end
@@ -216,7 +201,7 @@ local function instance()
 	end
 	local where = "the metadata server"
 	local url = ("http://%s/computeMetadata/v1/instance/service-accounts/default/token"):format(set "GCE_METADATA_HOST" or METADATA)
-	local answer, err = ask(where, { url = url, headers = { ["Metadata-Flavor"] = "Google" }, timeout = NEAR, proxy = "" })
+	local answer, err = ask(where, { url = url, headers = { ["Metadata-Flavor"] = "Google" }, timeout = NEAR })
 	if not answer then
 		return false, err
 	end
@@ -225,13 +210,12 @@ end
 
 local function find(file, scope)
 	local named = file or set "GOOGLE_APPLICATION_CREDENTIALS"
-	local found, err
 	if named then
 		return of_file(named, scope)
 	end
-	found, err = of_login(scope)
+	local found, err, away = of_login(scope)
 	if found ~= nil then
-		return found, err
+		return found, err, away
 	end
 	found, err = instance()
 	return found, ("no file in GOOGLE_APPLICATION_CREDENTIALS, no login of gcloud's%s"):format(err and "; " .. err or "")

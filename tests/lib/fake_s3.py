@@ -125,8 +125,8 @@ class FakeS3(Web):
 
     bucket = "bucket"
 
-    def __init__(self, **users: Any) -> None:
-        super().__init__(self.answer)
+    def __init__(self, tls: tuple[str, str] | None = None, **users: Any) -> None:
+        super().__init__(self.answer, tls)
         self.region = "us-east-1"
         self.users: dict[str, Any] = users or {"AKtest": ("secret/+x", None)}
         self.objects: dict[str, bytes] = {}

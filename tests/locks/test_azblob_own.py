@@ -38,6 +38,7 @@ class Storage(Web):
         self.blobs: dict[str, tuple[bytes, str]] = {}
         self.written, self.step = 0, threading.Lock()
         self.token: str | None = None
+        self.nameless = False  # its answers do not repeat the request's id
         self.instead: Any = lambda asked: NotImplemented
 
     def answer(self, asked: Any) -> Any:
@@ -48,6 +49,8 @@ class Storage(Web):
             found = self.own(asked)
         if found is None:
             return None
+        if self.nameless:
+            return found
         return found[0], found[1], {"x-ms-client-request-id": asked.headers["x-ms-client-request-id"], **found[2]}
 
     def own(self, asked: Any) -> Any:
@@ -127,10 +130,33 @@ def lost() -> None:
         same(d.write(record(), key=K, expected=at)["outcome"], "unknown", "lost: 412 without a look is unknown")
         s.instead = lambda asked: (201, b"", {"ETag": '"0x1"', "x-ms-client-request-id": "another"})
         ok(told(d.write(record(), key=K, expected=at), "unknown", "another request"), "lost: an answer to another's")
-        s.instead = lambda asked: NotImplemented
+        s.instead, s.nameless = lambda asked: NotImplemented, True
+        ok(told(d.write(record(), key=K, expected=at), "unknown", "has no id"), "lost: a success without the id")
+        ok(told(d.read(key=K), "failed", "has no id"), "lost: nor is a read without it believed")
+        s.nameless, at = False, s.blobs[PATH][1]
+        same(d.read(key=K)["version"], at, "lost: which one with it is")
         del s.blobs[PATH]
         same(d.write(record(), key=K, expected=at)["outcome"], "conflict", "lost: what was deleted is a conflict")
         ok(PATH not in s.blobs, "lost: and is not made anew")
+
+
+def replaced() -> None:
+    """A copy was done and its answer lost, and another has replaced it before the next copy came."""
+    with Storage(tls=PKI.server()) as s, opened(s, ca=PKI.ca) as d:
+        w = d.write(record(), key=K)
+        copies: list[Any] = []
+
+        def twice(asked: Any) -> Any:
+            if asked.method != "PUT" or copies:
+                return NotImplemented
+            copies.append(s.own(asked))
+            s.written += 1
+            s.blobs[PATH] = record("z").encode(), f'"0x8DC{s.written:012X}"'
+            return None
+
+        s.instead = twice
+        u = d.write(record("y"), key=K, expected=w["version"])
+        same((u["outcome"], len(copies)), ("unknown", 1), "replaced: a write that was done is no conflict")
 
 
 def refusals() -> None:
@@ -202,6 +228,25 @@ def tokens() -> None:
         ok(not s.asked[0].headers["Authorization"], "tokens: and nothing else is said")
 
 
+def secrets() -> None:
+    """A SAS is as good as a password; where a connection string says that blobs are is checked as an endpoint is."""
+    sas = {"AZURE_STORAGE_SAS_TOKEN": "?sv=2021-12-02&sig=hidden"}
+    string = "AccountName=acct;AccountKey=" + KEY + ";BlobEndpoint="
+    for env, endpoint, said in (
+        (sas, "http://192.0.2.1/acct", "this machine alone"),
+        (sas, "http://127.0.0.1.example.com/acct", "this machine alone"),
+        (sas, "http://localhost.example.com/acct", "this machine alone"),
+        ({"AZURE_STORAGE_CONNECTION_STRING": string + "http://hidden@192.0.2.1/acct"}, None, "CONNECTION_STRING"),
+        ({"AZURE_STORAGE_CONNECTION_STRING": string + "hidden"}, None, "expected a URL"),
+    ):
+        with Driver(env={**NONE, **env}) as d:
+            o = d.open("azblob", **place_of(), **({"options": {"endpoint": endpoint}} if endpoint else {}))
+            good = not o["ok"] and o["code"] == USAGE and said in o["text"] and "hidden" not in o["text"]
+            ok(good, f"secrets: {endpoint or 'a connection string'}: {said}", o)
+    with Storage() as s, opened(s, {**sas, "http_proxy": "http://127.0.0.1:1"}) as d:
+        same(d.write(record(), key=K)["outcome"], "ok", "secrets: and over plain HTTP no proxy sees a SAS")
+
+
 def about() -> None:
     with Storage() as s, opened(s) as d:
         s.instead = lambda asked: (200, b"", {"x-ms-sku-name": "Standard_RAGRS", "Server": "Windows-Azure-Blob/1.0"})
@@ -212,5 +257,5 @@ def about() -> None:
         ok(not said["warning"], "about: one of a single region", said)
 
 
-at_once(lost, refusals, tokens, about)
+at_once(lost, replaced, refusals, tokens, secrets, about)
 done()

@@ -326,6 +326,11 @@ def credentials(store: Any) -> None:
             )
             same(d.write(record(), key="renewed")["outcome"], "ok", "credentials: new ones when these have expired")
             same(front.asked[-1].key, "AK2", "credentials: which are used from then on")
+            for said in ("Signature expired: 20260101T000000Z is now earlier", "Signature not yet current: 20260101"):
+                front.instead = lambda asked, action, s=said: error("InvalidSignatureException", message=s)
+                sent = len(front.sent)
+                ok(told(d.read(), "refused", "clock", said), f"credentials: a wrong clock is told: {said[:20]}")
+                same((web.given, len(front.sent) - sent), (2, 1), "credentials: and asks for no new ones")
         before = len(front.asked)
         with opened(store, front.url, env={}) as d:
             ok(told(d.write(record()), "refused", "no credentials"), "credentials: none anywhere is told")

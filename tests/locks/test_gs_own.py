@@ -140,6 +140,26 @@ def lost() -> None:
         same(d.write(record(), expected='"etag"')["outcome"], "conflict", "lost: so is what is no generation")
 
 
+def replaced() -> None:
+    """A copy was done and its answer lost, and another has replaced it before the next copy came."""
+    with Storage(tls=PKI.server()) as s, opened(s, ca=PKI.ca, credentials=account(s)) as d:
+        w = d.write(record())
+        copies: list[Any] = []
+
+        def twice(asked: Any) -> Any:
+            if asked.method != "POST" or copies:
+                return NotImplemented
+            copies.append(s.put(asked))
+            s.generation += 1
+            s.objects["k"] = record("z").encode(), s.generation
+            return None
+
+        s.instead = twice
+        before = s.writes()
+        u = d.write(record("y"), expected=w["version"])
+        same((u["outcome"], s.writes() - before), ("unknown", 2), "replaced: a write that was done is no conflict")
+
+
 def rates() -> None:
     """An object takes about one write a second."""
     with Storage() as s, opened(s) as d:
@@ -194,28 +214,64 @@ def refusals() -> None:
                 f"refused: {bucket}, {hosts}: {said}",
                 o["text"],
             )
+    with Storage() as s, opened(s) as d:
+        s.instead = lambda asked: (404, b"Not Found", {})
+        same(d.read()["outcome"], "absent", "refused: an emulator may say no more than Not Found of what is absent")
+    with Storage(tls=PKI.server()) as s, opened(s, ca=PKI.ca, credentials=account(s)) as d:
+        s.instead = lambda asked: (404, b"Not Found", {})
+        ok(told(d.read(), "refused", "404"), "refused: which is no answer of Google's")
     with Driver() as d:
         o = d.open("gs", **place_of(), options={"endpoint": "http://127.0.0.1:1", "credentials": "/x"})
         ok(not o["ok"] and "no token is sent" in o["text"], "refused: credentials over plain HTTP", o["text"])
 
 
+def account(s: Storage) -> str:
+    """The file of a service account, whose tokens come from a server of its own."""
+    giver = Web(lambda asked: s.answer(asked) if asked.path == "/token" else None)
+    path = f"{HERE}/account-{s.port}.json"
+    with open(f"{HERE}/rsa") as pem, open(path, "w") as f:
+        made = {"type": "service_account", "client_email": "x", "private_key": pem.read()}
+        json.dump({**made, "token_uri": f"{giver.url}/token"}, f)
+    return path
+
+
+def emulators() -> None:
+    """What STORAGE_EMULATOR_HOST names is not Google: it gets no token."""
+    with Storage(tls=PKI.server()) as s:
+        s.secret = False
+        env = {"STORAGE_EMULATOR_HOST": s.url, "GOOGLE_APPLICATION_CREDENTIALS": account(s), "HOME": "/nonexistent"}
+        with Driver(env=env) as d:
+            o = d.open("gs", **place_of(), options={"ca": PKI.ca})
+            ok(o["ok"] and d.write(record())["outcome"] == "ok", "emulator: one that speaks TLS is used", o)
+            same([a.headers["Authorization"] for a in s.asked], [None], "emulator: and gets no token")
+            same(s.tokens, 0, "emulator: for which nobody is asked")
+        with Driver(env=env) as d:
+            o = d.open("gs", **place_of(), options={"ca": PKI.ca, "credentials": "/x"})
+            ok(not o["ok"] and "no token is sent" in o["text"], "emulator: credentials for it are refused", o)
+    for host in ("hidden:word@127.0.0.1:1", "http://hidden@127.0.0.1:1", "https://127.0.0.1:1/hidden", "ftp://hidden"):
+        with Driver(env={"STORAGE_EMULATOR_HOST": host}) as d:
+            o = d.open("gs", **place_of())
+            good = not o["ok"] and o["code"] == USAGE and "STORAGE_EMULATOR_HOST: expected" in o["text"]
+            ok(good and "hidden" not in o["text"], f"emulator: {host} is refused, and not shown", o)
+
+
 def tokens() -> None:
-    subprocess.run(["openssl", "genpkey", "-quiet", "-algorithm", "RSA", "-out", f"{HERE}/rsa"], check=True)
     with Storage(tls=PKI.server()) as s, opened(s, credentials="/nonexistent/x", ca=PKI.ca) as d:
         ok(told(d.read(), "refused", "/nonexistent/x"), "tokens: none at all is told")
     with Storage(tls=PKI.server()) as s:
-        with Web(lambda asked: s.answer(asked) if asked.path == "/token" else None) as giver:
-            with open(f"{HERE}/rsa") as pem, open(f"{HERE}/account.json", "w") as f:
-                account = {"type": "service_account", "client_email": "x", "private_key": pem.read()}
-                json.dump({**account, "token_uri": f"{giver.url}/token"}, f)
-            with opened(s, credentials=f"{HERE}/account.json", ca=PKI.ca) as d:
-                w = d.write(record())
-                same((w["outcome"], s.tokens), ("ok", 1), "tokens: a write over TLS, with the service account's")
-                s.tokens += 1
-                w = d.write(record(), expected=w["version"])
-                same((w["outcome"], s.tokens), ("ok", 3), "tokens: what the server refuses is replaced, and sent again")
-                s.instead = lambda asked: error(401, "authError", "Invalid Credentials")
-                ok(told(d.write(record(), expected=w["version"]), "refused", "not accepted"), "tokens: or it is told")
+        with open(account(s)) as f, open(f"{HERE}/away.json", "w") as g:
+            json.dump({**json.load(f), "token_uri": "http://127.0.0.1:1/token"}, g)
+        with opened(s, credentials=f"{HERE}/away.json", ca=PKI.ca) as d:
+            ok(told(d.read(), "failed", "127.0.0.1"), "tokens: whoever gives them may answer later")
+    with Storage(tls=PKI.server()) as s:
+        with opened(s, credentials=account(s), ca=PKI.ca) as d:
+            w = d.write(record())
+            same((w["outcome"], s.tokens), ("ok", 1), "tokens: a write over TLS, with the service account's")
+            s.tokens += 1
+            w = d.write(record(), expected=w["version"])
+            same((w["outcome"], s.tokens), ("ok", 3), "tokens: what the server refuses is replaced, and sent again")
+            s.instead = lambda asked: error(401, "authError", "Invalid Credentials")
+            ok(told(d.write(record(), expected=w["version"]), "refused", "not accepted"), "tokens: or it is told")
     with Storage() as s, opened(s) as d:
         d.write(record())
         ok(not any(a.headers["Authorization"] for a in s.asked), "tokens: none goes over plain HTTP")
@@ -236,5 +292,6 @@ def about() -> None:
         ok("storage.buckets.get" in said["server"], "about: without the right it is said which is missing", said)
 
 
-at_once(lost, rates, refusals, tokens, about)
+subprocess.run(["openssl", "genpkey", "-quiet", "-algorithm", "RSA", "-out", f"{HERE}/rsa"], check=True)
+at_once(lost, replaced, rates, refusals, emulators, tokens, about)
 done()

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import os
+import socket
+import socketserver
 import tempfile
 import threading
 import time
@@ -15,7 +17,8 @@ from typing import Any
 
 from tests.lib.driver_player import USAGE, Driver
 from tests.lib.fake_s3 import FakeS3, Web, error
-from tests.lib.processes import wait_for
+from tests.lib.pki import Pki
+from tests.lib.processes import scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
 XML = {"Content-Type": "application/xml"}
@@ -64,7 +67,11 @@ def works(what: str, s3: FakeS3, env: dict[str, str], key: str = "AKtest", **opt
 
 
 def credentials() -> None:
-    users = {"AKtest": ("secret/+x", None), "AKtemp": ("temporary=", "to/ken+=="), "AKfile": ("in a file", None)}
+    users: dict[str, Any] = {
+        "AKtest": ("secret/+x", None),
+        "AKtemp": ("temporary=", "to/ken+=="),
+        "AKfile": ("in a file", None),
+    }
     with FakeS3(**users) as s3, tempfile.TemporaryDirectory() as home:
         works("of the environment", s3, KEYS)
         temporary = {
@@ -173,6 +180,8 @@ def roles(s3: FakeS3, home: str) -> None:
         at = {"HOME": home, "AWS_ENDPOINT_URL_STS": web.url}
         works("of a role that is assumed with another profile's", s3, at, "AKtemp", profile="role")
         works("by a profile's web identity", s3, at, "AKtemp", profile="web")
+        with opened(s3, {**at, "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:1"}, profile="role") as d:
+            ok(told(d.read(), "failed", "STS"), "credentials: an STS that cannot be reached may answer later")
         with open(token, "w") as f:
             f.write("another\n")
         with opened(s3, asks) as d:
@@ -194,11 +203,17 @@ def for_containers(s3: FakeS3, home: str) -> None:
         works("of a container, with a token in a file, which counts", s3, {**at, **both}, "AKtemp")
         with opened(s3, at) as d:
             ok(told(d.read(), "refused", "container", "401"), "credentials: that a container's are refused is told")
-    with opened(s3, {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/"}) as d:
-        ok(
-            told(d.read(), "refused", "another host"),
-            "credentials: a container's are asked for over plain HTTP on this machine alone",
-        )
+        proxy = {"http_proxy": "http://127.0.0.1:1", "no_proxy": "127.0.0.1"}  # which S3 has not, nor the container
+        at["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = f"http://localhost:{web.port}/v1/credentials"
+        works("of a container, past a proxy", s3, {**at, **both, **proxy}, "AKtemp")
+        with opened(s3, {**at, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": home}) as d:
+            ok(told(d.read(), "refused", "Is a directory", home), "credentials: a directory is no token's file")
+    for url in ("http://192.0.2.1/", "http://localhost:x@192.0.2.1/", "http://127.0.0.1.example.com/"):
+        with opened(s3, {"AWS_CONTAINER_CREDENTIALS_FULL_URI": url}) as d:
+            ok(
+                told(d.read(), "refused", "another host"),
+                f"credentials: a container's are asked for over plain HTTP on this machine alone, not at {url}",
+            )
 
 
 class Instance(Web):
@@ -226,6 +241,9 @@ def instance(s3: FakeS3) -> None:
     with Instance(json_keys("AKtemp", "temporary=", "to/ken+==")) as web:
         at = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": web.url + "/", "AWS_EC2_METADATA_DISABLED": "false"}
         works("of an instance, by version 2 of its metadata", s3, at, "AKtemp")
+        proxy = {"http_proxy": "http://127.0.0.1:1", "no_proxy": "127.0.0.1"}
+        local = {**at, "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://localhost:{web.port}"}
+        works("of an instance, past a proxy", s3, {**local, **proxy}, "AKtemp")
         with opened(s3, at) as d:
             d.read()
             s3.users["AKnew"], web.keys = ("new", "newer"), json_keys("AKnew", "new", "newer")
@@ -308,7 +326,7 @@ def refusals() -> None:
             s3.forbids = set()
             same(d.write(record())["outcome"], "ok", "refused: and given later they count")
         for status, body, outcome in (
-            (503, error("SlowDown"), "failed"),
+            (503, error("SlowDown"), "unknown"),  # it is not Amazon's
             (500, error("InternalError"), "unknown"),
             (404, b"<html>not here</html>", "unknown"),
             (200, b"", "unknown"),
@@ -321,6 +339,7 @@ def refusals() -> None:
                 same((r["outcome"], w["outcome"]), ("failed", outcome), f"refused: status {status} {body[:60]!r}")
         regions(s3)
     stranger()
+    amazon()
 
 
 def regions(s3: FakeS3) -> None:
@@ -337,6 +356,48 @@ def regions(s3: FakeS3) -> None:
         d.read()
         same((len(s3.asked) - asked, s3.asked[-1].region), (1, "eu-west-9"), "region: the environment's")
     s3.region = "us-east-1"
+
+
+class Tunnel(socketserver.StreamRequestHandler):
+    """A proxy, whose every name leads to one port (server.to)."""
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        with socket.create_connection(("127.0.0.1", self.server.to)) as there:  # type: ignore[attr-defined]
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(there, self.connection), daemon=True)
+            back.start()
+            self.copy(self.connection, there)
+            back.join()
+
+    @staticmethod
+    def copy(a: socket.socket, b: socket.socket) -> None:
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+def amazon() -> None:
+    """Amazon's own address, whose name a proxy leads here: its SlowDown is believed."""
+    pki = Pki(scratch())
+    with FakeS3(pki.sign("amazon", "/CN=s3", "DNS:s3.us-east-1.amazonaws.com")) as s3:
+        proxy = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel)
+        proxy.daemon_threads, proxy.to = True, s3.port  # type: ignore[attr-defined]
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        way = {"https_proxy": f"http://127.0.0.1:{proxy.server_address[1]}"}
+        with Driver(env={**NONE, **KEYS, **way}) as d:
+            place = {"driver": "s3", "file": None, "url": "s3://bucket", "hosts": [{"name": "bucket", "port": 0}]}
+            o = d.open("s3", **place, options={"ca": pki.ca, "path_style": True})
+            w = d.write(record(), key="proven")
+            same((o["ok"], w["outcome"]), (True, "ok"), f"refused: at Amazon's own address: first a write {w['text']}")
+            s3.instead = lambda asked: (503, error("SlowDown"), XML)
+            same(d.write(record())["outcome"], "failed", "refused: whose SlowDown says that nothing was done")
+        proxy.shutdown()
+        proxy.server_close()
 
 
 def stranger() -> None:
@@ -424,6 +485,29 @@ def lost() -> None:
         s3.objects["k"] = b"x"
         s3.instead = lambda asked: (200, b"x", {"ETag": '"' + "e" * 70 + '"'})
         ok(told(d.read(), "failed", "63 bytes"), "lost: an ETag that is too long is told")
+
+
+def replaced() -> None:
+    """A copy was done and its answer lost, and another has replaced it before the next copy came."""
+    with FakeS3() as s3, opened(s3) as d:
+        version = d.write(record())["version"]
+        copies: list[Any] = []
+
+        def twice(asked: Any) -> Any:
+            if asked.method not in ("PUT", "DELETE") or copies:
+                return NotImplemented
+            copies.append(s3.put(asked, "k") if asked.method == "PUT" else s3.delete(asked, "k"))
+            s3.objects["k"] = record("z").encode()
+            return None
+
+        s3.instead = twice
+        w = d.write(record("y"), expected=version)
+        same((w["outcome"], len(copies)), ("unknown", 1), "replaced: a write that was done is no conflict")
+        version = d.read()["version"]
+        copies.clear()
+        gone = d.answer(d.ask("REMOVE", "k", version))
+        same((gone["outcome"], len(copies)), ("unknown", 1), "replaced: nor is a removal")
+        same(d.answer(d.ask("REMOVE", "k", version))["outcome"], "conflict", "replaced: one that comes too late is")
 
 
 # ---- look-alikes ----
@@ -574,5 +658,5 @@ def about() -> None:
         ok("replicated" in said["warning"] and "versions" in said["warning"], "about: both are warned of")
 
 
-at_once(credentials, refusals, lost, fit, other_forms, look_alikes, checksums, about)
+at_once(credentials, refusals, lost, replaced, fit, other_forms, look_alikes, checksums, about)
 done()

@@ -116,7 +116,10 @@ def sources(web: Microsoft) -> None:
     told("a wrong secret", {**secret, "AZURE_CLIENT_SECRET": "x"}, "401", "AADSTS7000215")
     told("a secret without a tenant", {"AZURE_CLIENT_SECRET": "d-secret"}, "AZURE_TENANT_ID")
     told("a token's file that is not there", {**pod, "AZURE_FEDERATED_TOKEN_FILE": "/nonexistent/x"}, "/nonexistent/x")
-    told("plain HTTP elsewhere", {**secret, "AZURE_AUTHORITY_HOST": "http://192.0.2.1"}, "https")
+    same(says({**secret, "http_proxy": "http://127.0.0.1:1"}), ["secret's"], "which no proxy sees over plain HTTP")
+    for where in ("192.0.2.1", "127.0.0.1.example.com", "127.0.0.1:1@192.0.2.1", "localhost:x@192.0.2.1"):
+        told(f"plain HTTP at {where}", {**secret, "AZURE_AUTHORITY_HOST": f"http://{where}"}, "URL of https")
+    told("a directory", {**pod, "AZURE_FEDERATED_TOKEN_FILE": HERE}, HERE, "Is a directory")
     told("a service that refuses", {**service, "IDENTITY_HEADER": "other"}, "service's", "401")
     told("another resource", machine, "400", "AADSTS500011", options='resource = "x"')
     told("nothing at all", {}, "no secret", "machine's")

@@ -149,6 +149,12 @@ def sources(google: Google) -> None:
         ok(good and "d-secret" not in got[0] and "PRIVATE KEY" not in got[0], f"{what} is told: {wanted}", got)
 
     found("a service account's key", named("key.json", key), "key's 1, cloud-platform")
+    past = {"http_proxy": "http://127.0.0.1:1"}
+    found(
+        "past a proxy: a URL",
+        {**past, **named("url.json", {**pool, "credential_source": by_url})},
+        "federated, from a url",
+    )
     found("with a scope", {}, "key's 2, read", f'file = "{HERE}/key.json", scope = "https://x/read"')
     found("gcloud's login", {"CLOUDSDK_CONFIG": login}, "a user's")
     found(
@@ -176,7 +182,9 @@ def sources(google: Google) -> None:
     told("another type", named("odd.json", {"type": "gdch_service_account"}), "gdch_service_account")
     aws = {**pool, "credential_source": {"environment_id": "aws1", "url": "http://169.254.169.254/"}}
     told("federation by AWS", named("aws.json", aws), "file or url")
-    told("plain HTTP elsewhere", named("plain.json", {**key, "token_uri": "http://192.0.2.1/token"}), "https")
+    for where in ("192.0.2.1", "localhost:x@192.0.2.1", "127.0.0.1.example.com", "127.0.0.1:1@192.0.2.1"):
+        told(f"plain HTTP at {where}", named("plain.json", {**key, "token_uri": f"http://{where}/token"}), "https")
+    told("a directory", {"GOOGLE_APPLICATION_CREDENTIALS": HERE}, HERE, "Is a directory")
     deep: dict[str, Any] = user
     for _ in range(4):
         deep = {**acting, "source_credentials": deep}
