@@ -54,7 +54,8 @@ end
 -- Of a request without an answer, of which nothing was done or which was a read. Whoever has no credentials at all will have none in a second, unless
 -- what gives them did not answer. credentials nil: none are needed.
 function answers.failed(credentials, text, unsent)
-	local none = credentials and not rawget(credentials, "kept") and rawget(credentials, "err") and not rawget(credentials, "away")
+	local said = credentials and (rawget(credentials, "err") or not rawget(credentials, "tried")) -- else it has not answered yet
+	local none = said and not rawget(credentials, "kept") and not rawget(credentials, "away")
 	return unsent and none and "refused" or "failed", text
 end
 

@@ -6,8 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import socket
-import socketserver
 import tempfile
 import threading
 import time
@@ -17,8 +15,7 @@ from typing import Any
 
 from tests.lib.driver_player import USAGE, Driver
 from tests.lib.fake_s3 import FakeS3, Web, error
-from tests.lib.pki import Pki
-from tests.lib.processes import scratch, wait_for
+from tests.lib.processes import wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
 XML = {"Content-Type": "application/xml"}
@@ -339,7 +336,6 @@ def refusals() -> None:
                 same((r["outcome"], w["outcome"]), ("failed", outcome), f"refused: status {status} {body[:60]!r}")
         regions(s3)
     stranger()
-    amazon()
 
 
 def regions(s3: FakeS3) -> None:
@@ -356,48 +352,6 @@ def regions(s3: FakeS3) -> None:
         d.read()
         same((len(s3.asked) - asked, s3.asked[-1].region), (1, "eu-west-9"), "region: the environment's")
     s3.region = "us-east-1"
-
-
-class Tunnel(socketserver.StreamRequestHandler):
-    """A proxy, whose every name leads to one port (server.to)."""
-
-    def handle(self) -> None:
-        while self.rfile.readline().strip():
-            pass
-        with socket.create_connection(("127.0.0.1", self.server.to)) as there:  # type: ignore[attr-defined]
-            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
-            back = threading.Thread(target=self.copy, args=(there, self.connection), daemon=True)
-            back.start()
-            self.copy(self.connection, there)
-            back.join()
-
-    @staticmethod
-    def copy(a: socket.socket, b: socket.socket) -> None:
-        try:
-            while data := a.recv(65536):
-                b.sendall(data)
-            b.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-
-def amazon() -> None:
-    """Amazon's own address, whose name a proxy leads here: its SlowDown is believed."""
-    pki = Pki(scratch())
-    with FakeS3(pki.sign("amazon", "/CN=s3", "DNS:s3.us-east-1.amazonaws.com")) as s3:
-        proxy = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel)
-        proxy.daemon_threads, proxy.to = True, s3.port  # type: ignore[attr-defined]
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        way = {"https_proxy": f"http://127.0.0.1:{proxy.server_address[1]}"}
-        with Driver(env={**NONE, **KEYS, **way}) as d:
-            place = {"driver": "s3", "file": None, "url": "s3://bucket", "hosts": [{"name": "bucket", "port": 0}]}
-            o = d.open("s3", **place, options={"ca": pki.ca, "path_style": True})
-            w = d.write(record(), key="proven")
-            same((o["ok"], w["outcome"]), (True, "ok"), f"refused: at Amazon's own address: first a write {w['text']}")
-            s3.instead = lambda asked: (503, error("SlowDown"), XML)
-            same(d.write(record())["outcome"], "failed", "refused: whose SlowDown says that nothing was done")
-        proxy.shutdown()
-        proxy.server_close()
 
 
 def stranger() -> None:
