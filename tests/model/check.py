@@ -8,7 +8,7 @@ import sys
 from tests.lib import tap
 from tests.model.spin import search
 
-# Somebody leads at most so many ticks after the last fault: the lease, or the hold-back after a release, and a poll or two.
+# Somebody leads at most so many ticks after the last fault: the lease, or the hold-back after a release, and a poll.
 CALM = "CALM=10"
 SMALL = {
     "two candidates, and nothing goes wrong": f"NN=2 FAULTS=0 ENDS=2 {CALM}",
