@@ -213,7 +213,8 @@ def test_without_authority() -> None:
 
 def test_environment() -> None:
     """SSL_CERT_FILE names the system's authorities, for each library, wherever the system has its own file"""
-    keys = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET}
+    # AWS_CA_BUNDLE, which this machine may have, comes before it.
+    keys = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_CA_BUNDLE": ""}
     s3 = "s3://bucket/x?endpoint=https://127.0.0.1:{port}&region=us-east-1"
     for name, protocol, url in (
         ("etcds", "", f"etcds://zoe:{SECRET}@127.0.0.1:{{port}}/x"),
