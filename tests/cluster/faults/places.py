@@ -197,7 +197,7 @@ def reclaim() -> None:
     f.acts(3)
     a.kill(signal.SIGKILL)
     b = f.join("pod-0", "--reclaim", times=hour)
-    ok(f.acts(4) and b.all("holder_dead"), "--reclaim: killed, its death is proved, and its next life leads at once")
+    ok(f.acts(4) and b.wait("holder_dead"), "--reclaim: killed, its death is proved, and its next life leads at once")
 
     # Alive in another PID namespace of this host: equal boot id, so no proof and no reclaiming.
     b.stop()
