@@ -80,7 +80,10 @@ bool proc_has_uid(uint64_t pid, uid_t uid)
 	unsigned id[4];
 
 	snprintf(path, sizeof path, "/proc/%llu/status", (unsigned long long)pid);
-	const char *line = proc_slurp(path, text, sizeof text) > 0 ? strstr(text, "\nUid:") : NULL;
+	ssize_t n = proc_slurp(path, text, sizeof text);
+	if (n < 0 && (errno == ENOENT || errno == ESRCH))
+		return false;
+	const char *line = n > 0 ? strstr(text, "\nUid:") : NULL;
 	if (!line || sscanf(line, "\nUid: %u %u %u %u", &id[0], &id[1], &id[2], &id[3]) != 4)
 		return true;
 	return id[0] == uid || id[1] == uid || id[2] == uid || id[3] == uid;

@@ -24,7 +24,7 @@ int proc_stat(uint64_t pid, struct proc_stat *out);
  * Z. */
 bool proc_runs(const struct proc_stat *s);
 
-/* True if any of the process' four user ids is uid, or if they cannot be seen. */
+/* True if any of the process' four user ids is uid, or if they cannot be read. False of a process that has ended. */
 bool proc_has_uid(uint64_t pid, uid_t uid);
 
 /* True if no process has that number. A process that /proc hides from us (hidepid, proc(5)) is not gone. */

@@ -514,9 +514,11 @@ static enum proof_verdict search_verdict(struct proof_search *s, char *why, size
 		snprintf(why, size, "%d process%s of its tree killed", s->killed, s->killed == 1 ? "" : "es");
 		return PROOF_DYING;
 	}
-	if (s->doubtful > 0)
-		return unproved(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree",
-		                s->doubtful_pid);
+	if (s->doubtful > 0) {
+		snprintf(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree",
+		         s->doubtful_pid);
+		return PROOF_DOUBTED;
+	}
 	return PROOF_DEAD;
 }
 

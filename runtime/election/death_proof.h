@@ -48,7 +48,8 @@ int proof_pidfd(const struct record *r);
 enum proof_verdict {
 	PROOF_DEAD,    /* nothing of the tree lives; its tree file stays for an hour, so that others can see it too */
 	PROOF_DYING,   /* something lives, and dies or was killed just now: ask again soon */
-	PROOF_UNKNOWN, /* cannot be proved: wait the lease out */
+	PROOF_DOUBTED, /* what may be of the tree cannot be read or ended: ask again, since it may end */
+	PROOF_UNKNOWN, /* can never be proved: wait the lease out */
 };
 
 /* For a record for which proof_possible is true. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills

@@ -7,6 +7,7 @@
 #include "loop/offload.h"
 
 #include <ev.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ struct watched {
 	enum proof_verdict verdict;
 	bool insist;          /* proof_check's */
 	bool telling;         /* a callback may call in: it must not be freed now */
+	bool said;            /* the log has that the death is not proved */
 	struct instant since; /* of its death */
 	char why[200];
 };
@@ -106,15 +108,22 @@ static void watched_start_timer(struct watched *m, double after)
 	ev_timer_start(m->all->loop, &m->again);
 }
 
-/* At first soon, since killing takes a moment; then ever more rarely: the lease of a process that cannot die is waited
- * out anyway. */
+/* At first soon, since killing takes a moment; then ever more rarely. Meanwhile the lease of a process that cannot die
+ * runs out. */
 static void watched_check_later(struct watched *m)
 {
 	nsec passed = elapsed_standby(m->since, clock_now());
 	double after = passed < 100 * NSEC_PER_MS ? 0.001 : passed < 2 * NSEC_PER_SEC ? 0.01 : 0.5;
+	if (m->verdict == PROOF_DOUBTED) /* what cannot be read may live long, and each search reads all of /proc */
+		after = fmin(fmax((double)passed / NSEC_PER_SEC / 10, 0.01), 5);
 
 	m->state = DYING;
 	watched_start_timer(m, after);
+}
+
+static double watched_said_after_ms(const struct watched *m)
+{
+	return (double)m->record.lease_ms / SAID_AFTER;
 }
 
 static void watched_on_checked(struct offload_job *job)
@@ -127,13 +136,14 @@ static void watched_on_checked(struct offload_job *job)
 		watched_tell_all(m);
 		break;
 	case PROOF_DYING:
+	case PROOF_DOUBTED:
 		watched_check_later(m);
 		break;
 	case PROOF_UNKNOWN:
 		/* A holder that stopped cleanly leaves no evidence either, but it has released. That is seen first, so
 		 * this is not logged of it. */
 		m->state = DOUBTFUL;
-		watched_start_timer(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
+		watched_start_timer(m, watched_said_after_ms(m) / 1e3);
 		break;
 	}
 	watched_free_if_unused(m);
@@ -148,18 +158,29 @@ static void watched_on_gone(struct ev_loop *, ev_io *w, int)
 	watched_check(m);
 }
 
+static void watched_say_unproved(struct watched *m)
+{
+	if (m->said || !m->waiting)
+		return;
+	m->said = true;
+	log_event(LOG_INFO, NULL, "death_unproved",
+	          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
+	          (unsigned long long)m->record.pid, m->why);
+}
+
 static void watched_on_again(struct ev_loop *, ev_timer *w, int)
 {
 	struct watched *m = w->data;
 
-	if (m->state == DYING)
+	if (m->state == DYING) {
+		if (elapsed_standby(m->since, clock_now()) > watched_said_after_ms(m) * NSEC_PER_MS)
+			watched_say_unproved(m);
 		watched_check(m);
-	else if (m->state == DEAD)
+	} else if (m->state == DEAD) {
 		watched_tell_all(m);
-	else if (m->state == DOUBTFUL && m->waiting)
-		log_event(LOG_INFO, NULL, "death_unproved",
-		          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
-		          (unsigned long long)m->record.pid, m->why);
+	} else if (m->state == DOUBTFUL) {
+		watched_say_unproved(m);
+	}
 	watched_free_if_unused(m);
 }
 

@@ -524,6 +524,17 @@ static void test_writers(void)
 	close(fds[1]);
 }
 
+static void test_users(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	ok(proc_has_uid((uint64_t)pid, geteuid()), "a child is our user's");
+	waitpid(pid, NULL, 0);
+	ok(!proc_has_uid((uint64_t)pid, geteuid()), "what has ended is nobody's");
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -534,6 +545,7 @@ int main(int argc, char **argv)
 	test_family();
 	test_only();
 	test_env();
+	test_users();
 	test_leaderless();
 	test_unreadable();
 	test_blind();

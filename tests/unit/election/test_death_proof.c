@@ -48,7 +48,7 @@ struct holder {
 
 static const char *verdict_name(enum proof_verdict v)
 {
-	return v == PROOF_DEAD ? "dead" : v == PROOF_DYING ? "dying" : "unknown";
+	return v == PROOF_DEAD ? "dead" : v == PROOF_DYING ? "dying" : v == PROOF_DOUBTED ? "doubted" : "unknown";
 }
 
 static void verdict_is(enum proof_verdict got, enum proof_verdict want, const char *sentence)
@@ -69,7 +69,7 @@ static enum proof_verdict check_until(const struct holder *h, enum proof_verdict
 	struct instant start = clock_now();
 	enum proof_verdict v;
 
-	while ((v = check(h, true)) != want && (v == PROOF_DYING || strstr(why, "cannot be read")) &&
+	while ((v = check(h, true)) != want && (v == PROOF_DYING || v == PROOF_DOUBTED) &&
 	       elapsed_holder(start, clock_now()) < PATIENCE)
 		usleep(1000);
 	return v;
@@ -577,10 +577,10 @@ static int body_unreadable(void)
 	while (access(path, R_OK) == 0 && open(path, O_RDONLY | O_CLOEXEC) >= 0)
 		usleep(1000);
 	kill_holder(&h);
-	enum proof_verdict v = check_until(&h, PROOF_UNKNOWN);
+	enum proof_verdict v = check_until(&h, PROOF_DOUBTED);
 	char want[60];
 	snprintf(want, sizeof want, "process %d cannot be read", (int)pid);
-	failed += v != PROOF_UNKNOWN || !strstr(why, want);
+	failed += v != PROOF_DOUBTED || !strstr(why, want);
 	if (failed)
 		printf("# %s: %s\n", verdict_name(v), why);
 	kill(pid, SIGKILL);
@@ -635,7 +635,7 @@ static void test_users(void)
 	}
 	chmod(dir, 0777);
 	is_int(as_other_user(body_unreadable), 0,
-	       "a younger process of the same user that cannot be read makes it unknown, until it ends");
+	       "a younger process of the same user that cannot be read makes it doubted, until it ends");
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
 	kill_holder(&h);
 	char *printed = record_print(&h.record), *path = mem_printf("%s/foreign", dir);
@@ -711,7 +711,7 @@ static void test_cannot_be_ended(void)
 	free(script);
 	ok(becomes_user(h.tree, other_user), "a process of the tree runs as another user");
 	kill_holder(&h);
-	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN,
+	is_int(judge_apart(&h.record, may_not_kill), PROOF_DOUBTED,
 	       "a process of the tree that cannot be ended is not dead");
 	ok(runs(h.tree), "it lives");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "who may end it proves it");

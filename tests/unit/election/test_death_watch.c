@@ -13,6 +13,10 @@
 
 #include <dirent.h>
 #include <ev.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[100];
@@ -289,6 +293,78 @@ static void test_doubt_is_said(void)
 	bury(&g);
 }
 
+/* What a process of the same user with more rights carries cannot be read. */
+static pid_t start_unreadable(void)
+{
+	char path[64];
+	int fd;
+
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_DUMPABLE, 0);
+		for (;;)
+			pause();
+	}
+	snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+	while ((fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0) {
+		close(fd);
+		usleep(1000);
+	}
+	return pid;
+}
+
+static void begin(void);
+static void finish(void);
+
+static int body_doubt_ends(void)
+{
+	struct waiting m = { 0 };
+	struct holder h;
+	int said = 0;
+
+	begin();
+	hold(&h, dir, NULL);
+	h.record.lease_ms = 3;
+	pid_t other = start_unreadable();
+	log_divert(count_unproved, &said);
+	end(&h);
+	wait_for_death(&m, &h);
+	run(&said, 1, PATIENCE_S);
+	run(&m.told, 0, A_WHILE_S);
+	int failed = said != 1 || m.told != 0;
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	run(&m.told, 1, PATIENCE_S);
+	failed += m.told != 1;
+	if (failed)
+		printf("# said %d times, told %d times\n", said, m.told);
+	log_divert(NULL, NULL);
+	bury(&h);
+	finish();
+	return failed;
+}
+
+/* Root reads everything. */
+static void test_doubt_ends(void)
+{
+	int status = -1;
+
+	chmod(dir, 0777);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		uid_t nobody = 65534;
+		if (geteuid() == 0 && (setgid(nobody) < 0 || setuid(nobody) < 0))
+			_exit(1);
+		int failed = body_doubt_ends();
+		fflush(stdout);
+		_exit(failed);
+	}
+	waitpid(pid, &status, 0);
+	is_int(status, 0,
+	       "a process that may be of the tree and cannot be read: the death is told when that has ended");
+}
+
 static void test_free(void)
 {
 	struct death_watches *own = death_watches_new(loop, offload);
@@ -307,15 +383,28 @@ static void test_free(void)
 	bury(&h);
 }
 
+static void begin(void)
+{
+	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	offload = offload_new(loop, 1, NULL);
+	all = death_watches_new(loop, offload);
+}
+
+static void finish(void)
+{
+	death_watches_free(all);
+	offload_free(offload);
+	ev_loop_destroy(loop);
+}
+
 int main(void)
 {
 	own_proc();
 	snprintf(dir, sizeof dir, "/tmp/lunarch-death-watch-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;
-	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	offload = offload_new(loop, 1, NULL);
-	all = death_watches_new(loop, offload);
+	test_doubt_ends();
+	begin();
 	test_alive_and_dead();
 	test_already_dead();
 	test_shared();
@@ -324,9 +413,7 @@ int main(void)
 	test_doubt();
 	test_doubt_is_said();
 	test_free();
-	death_watches_free(all);
-	offload_free(offload);
-	ev_loop_destroy(loop);
+	finish();
 	rmdir(dir);
 	return tap_done();
 }
