@@ -1,7 +1,13 @@
--- Where a secret may be sent to, and files that hold one. For the clouds' libraries (lua/lunarch/aws.lua, gcp.lua, azure.lua) and their locks. Not
+-- Where a secret may be sent to, and variables and files that hold one. For the clouds' libraries (lua/lunarch/aws.lua, gcp.lua, azure.lua) and their locks. Not
 -- here: which secrets there are (credentials.lua, and those libraries).
 
 local secrets = {}
+
+-- The environment's variable; nil if it is not set, or is empty.
+function secrets.set(name)
+	local value = os.getenv(name)
+	return value ~= "" and value or nil
+end
 
 local function is_loopback(host)
 	local a, b, c = host:match "^127%.(%d+)%.(%d+)%.(%d+)$"

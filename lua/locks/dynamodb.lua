@@ -6,7 +6,7 @@ local lunarch = require "lunarch"
 local aws = require "lunarch.aws"
 local answers = use "locks/answers"
 local hash = require "lunarch.hash"
-local http, json = lunarch.http, lunarch.json
+local http, json, set = lunarch.http, lunarch.json, use "secrets".set
 
 local API <const> = "DynamoDB_20120810."
 local TEXT_MAX <const> = 8 << 20 -- bytes of an answer: a page of a scan has 1 MB, and is longer as JSON
@@ -51,10 +51,9 @@ local function open(place)
 	if not endpoint then
 		error(("%s: %s"):format(place.lock, why.message), 0)
 	end
-	local bundle = os.getenv "AWS_CA_BUNDLE"
 	return {
 		table = name, endpoint = endpoint:gsub("/+$", "") .. "/", region = region, region_given = options.region ~= nil,
-		partition_key = options.partition_key or "key", ca = options.ca or (bundle ~= "" and bundle) or aws.setting("ca_bundle", profile),
+		partition_key = options.partition_key or "key", ca = options.ca or set "AWS_CA_BUNDLE" or aws.setting("ca_bundle", profile),
 		credentials = aws.credentials { profile = profile, region = region },
 	}
 end

@@ -36,8 +36,8 @@ end
 
 -- As Google's libraries take it, with or without http://.
 local function emulator(place)
-	local host = os.getenv "STORAGE_EMULATOR_HOST"
-	if not host or host == "" then
+	local host = use "secrets".set "STORAGE_EMULATOR_HOST"
+	if not host then
 		return nil
 	end
 	local url = host:find "^https?://" and host or "http://" .. host

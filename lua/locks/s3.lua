@@ -7,7 +7,7 @@ local aws = require "lunarch.aws"
 local element = use "xml"
 local answers = use "locks/answers"
 local hash = require "lunarch.hash"
-local http = lunarch.http
+local http, set = lunarch.http, use "secrets".set
 
 local REGION <const> = "us-east-1" -- where nothing names one: the server's answer does
 local TEXT_MAX <const> = 1 << 20 -- bytes of an answer
@@ -16,11 +16,6 @@ local VERSION_MAX <const> = 63
 local LIST <const> = 1000
 
 -- ---- the place ----
-
-local function set(name)
-	local value = os.getenv(name)
-	return value ~= "" and value or nil
-end
 
 local function check_bucket(place, bucket)
 	local function refuse(text)

@@ -7,6 +7,7 @@ local secrets = use "secrets"
 local element = use "xml"
 local lunarch = require "lunarch"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
+local set = secrets.set
 
 local METADATA <const> = "http://169.254.169.254" -- of instances; version 2 of its protocol alone
 local METADATA_V6 <const> = "http://[fd00:ec2::254]"
@@ -69,11 +70,6 @@ local function profile_of(name)
 		profile[key] = value
 	end
 	return profile
-end
-
-local function set(name)
-	local value = os.getenv(name)
-	return value ~= "" and value or nil
 end
 
 -- ---- where a service is asked ----

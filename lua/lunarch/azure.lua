@@ -7,6 +7,7 @@ local secrets = use "secrets"
 local lunarch = require "lunarch"
 local hash = require "lunarch.hash"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
+local set = secrets.set
 
 local AUTHORITY <const> = "https://login.microsoftonline.com"
 local METADATA <const> = "http://169.254.169.254" -- of virtual machines, and of AKS
@@ -17,11 +18,6 @@ local HOUR <const> = 3600
 
 local of_credentials = { resource = "text", client_id = "text", tenant_id = "text" }
 local of_storage = { client_id = "text" }
-
-local function set(name)
-	local value = os.getenv(name)
-	return value ~= "" and value or nil
-end
 
 -- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text, and true if it did not answer ----
 

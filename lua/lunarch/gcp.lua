@@ -7,6 +7,7 @@ local secrets = use "secrets"
 local lunarch = require "lunarch"
 local hash = require "lunarch.hash"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
+local set = secrets.set
 
 local METADATA <const> = "169.254.169.254" -- of instances, of Google's containers and functions; no name, which would have to be looked up
 local TOKENS <const> = "https://oauth2.googleapis.com/token"
@@ -16,11 +17,6 @@ local HOUR <const> = 3600
 local CHAIN <const> = 3 -- accounts that act for each other
 
 local of_credentials = { scope = "text", file = "text" }
-
-local function set(name)
-	local value = os.getenv(name)
-	return value ~= "" and value or nil
-end
 
 -- ---- what the sources answer: a token; nil if the source is not set up; false and an error's text, and true if it did not answer ----
 
