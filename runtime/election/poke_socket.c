@@ -5,7 +5,6 @@
 #include "loop/timer_after.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +74,13 @@ static void set_port(struct sockaddr_storage *a, int port)
 		((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
 	else
 		((struct sockaddr_in6 *)a)->sin6_port = htons((uint16_t)port);
+}
+
+static int get_port(const struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)a)->sin_port);
+	return ntohs(((const struct sockaddr_in6 *)a)->sin6_port);
 }
 
 static int parse_port(const char *text)
@@ -152,7 +158,8 @@ static void port_on_readable(struct ev_loop *, ev_io *w, int)
 
 /* ---- sockets ---- */
 
-static int port_bind(const char *host, int port, struct err *err)
+/* *port: 0, a free one; is the one that it has. */
+static int port_bind(const char *host, int *port, struct err *err)
 {
 	struct sockaddr_storage at;
 	socklen_t len;
@@ -160,43 +167,34 @@ static int port_bind(const char *host, int port, struct err *err)
 
 	if (!parse_host(host, &at, &len) || !of_one_machine(&at))
 		return err_set(err, ERR_USAGE, "%s is no address at which datagrams can be heard", host);
-	set_port(&at, port);
+	set_port(&at, *port);
 	int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(err, "cannot make a socket for pokes");
 	if (at.ss_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-	if (bind(fd, (struct sockaddr *)&at, len) == 0)
+	if (bind(fd, (struct sockaddr *)&at, len) == 0 && getsockname(fd, (struct sockaddr *)&at, &len) == 0) {
+		*port = get_port(&at);
 		return fd;
-	err_sys(err, "cannot listen for pokes at %s, port %d", host, port);
+	}
+	err_sys(err, "cannot listen for pokes at %s, port %d", host, *port);
 	close(fd);
 	return -1;
 }
 
-static void port_name(struct poke_port *p)
-{
-	struct sockaddr_storage at = { 0 };
-	socklen_t len = sizeof at;
-	char port[6] = "";
-
-	getsockname(p->readable.fd, (struct sockaddr *)&at, &len);
-	getnameinfo((struct sockaddr *)&at, len, NULL, 0, port, sizeof port, NI_NUMERICSERV | NI_DGRAM);
-	snprintf(p->address, sizeof p->address, strchr(p->host, ':') ? "[%s]:%s" : "%s:%s", p->host, port);
-}
-
 static struct poke_port *port_open(struct poke_sockets *all, const char *host, struct err *err)
 {
-	int fd = port_bind(host, all->port, err);
+	int port = all->port, fd = port_bind(host, &port, err);
 
 	if (fd < 0)
 		return NULL;
 	struct poke_port *p = mem_zero(sizeof *p);
 	p->all = all;
 	snprintf(p->host, sizeof p->host, "%s", host);
+	snprintf(p->address, sizeof p->address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 	ev_io_init(&p->readable, port_on_readable, fd, EV_READ);
 	p->readable.data = p;
 	ev_io_start(all->loop, &p->readable);
-	port_name(p);
 	p->next = all->ports;
 	all->ports = p;
 	return p;
