@@ -2,6 +2,7 @@
 -- before they end, and looked for again after a refusal. One for each cloud's library (lua/lunarch/aws.lua, gcp.lua, azure.lua).
 
 local use = ...
+local given = use "given"
 local lunarch = require "lunarch"
 local time = lunarch.time
 
@@ -68,8 +69,14 @@ return function(natives, name, find)
 		return self.kept
 	end
 
-	function Credentials:renew()
-		self.refused = true
+	-- refused: the token or the access key that a server has refused; nil: the one that is kept. Of several requests with the same one, the first
+	-- refusal has it replaced: the later ones are not about what is kept by then.
+	function Credentials:renew(refused)
+		if refused ~= nil then
+			given.text("credentials:renew: refused", refused)
+		end
+		local kept = self.kept
+		self.refused = self.refused or not (refused and kept) or refused == kept.token or refused == kept.key
 	end
 
 	Credentials.__name = "lunarch.Credentials"

@@ -70,6 +70,7 @@ local function once(store, method, path, op, more)
 	if not request then
 		return nil, err.message, true
 	end
+	more.sent = request
 	request.timeout, request.redirects, request.compressed, request.max_body = answers.left(op), 0, false, TEXT_MAX
 	request.tls = store.ca and { ca = store.ca } or nil
 	local r, failed = http.request(request)
@@ -84,11 +85,12 @@ end
 -- A request whose token was refused has done nothing: it is sent again with another one.
 local function send(store, method, path, op, more)
 	local renewed = false
-	return answers.send(function() return once(store, method, path, op, more or {}) end, function(r)
+	more = more or {}
+	return answers.send(function() return once(store, method, path, op, more) end, function(r)
 		if r.status ~= 401 or renewed or not store.storage.credentials then
 			return false
 		end
-		store.storage:renew()
+		store.storage:renew(more.sent)
 		renewed = true
 		return true
 	end)

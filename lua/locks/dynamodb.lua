@@ -73,7 +73,8 @@ end
 local undone = { ProvisionedThroughputExceededException = true, ThrottlingException = true, RequestLimitExceeded = true,
 	TransactionConflictException = true, ReplicatedWriteConflictException = true }
 
--- Returns the response, its body as a table if it is DynamoDB's, and its error's code. Or nil, an error's text, and whether surely nothing was sent.
+-- Returns the response, its body as a table if it is DynamoDB's, its error's code, and the access key. Or nil, an error's text, and whether surely
+-- nothing was sent.
 local function once(store, action, body, op)
 	local sign, err = store.credentials:sign("dynamodb", store.region, answers.left(op))
 	if not sign then
@@ -89,7 +90,7 @@ local function once(store, action, body, op)
 	end
 	local answer = r.headers["x-amzn-requestid"] and json.decode(r.body or "")
 	answer = type(answer) == "table" and answer or nil
-	return r, answer, r.status ~= 200 and answer and tostring(answer.__type):match "[^#]*$" or nil
+	return r, answer, r.status ~= 200 and answer and tostring(answer.__type):match "[^#]*$" or nil, sign.key
 end
 
 -- What was surely not done is sent again, while there is time. Beside a response: whether a copy of it that was sent before may have been done.
@@ -97,13 +98,13 @@ local function send(store, action, request, op)
 	request.TableName = store.table
 	local body, pause, before, renewed = json.encode(request), PAUSE, false, false
 	while true do
-		local r, answer, code = once(store, action, body, op)
+		local r, answer, code, access = once(store, action, body, op)
 		if not r then
 			return nil, answer, code and not before
 		end
 		before = before or r.repeated == true
 		if stale[code or ""] and not renewed and not is_clocks(answer) then
-			store.credentials:renew()
+			store.credentials:renew(access)
 			renewed = true
 		elseif undone[code or ""] and answers.left(op) > 2 * pause then
 			lunarch.sleep(pause * (0.5 + math.random() / 2))

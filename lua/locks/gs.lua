@@ -91,6 +91,7 @@ local function once(store, method, path, op, more)
 		if not token then
 			return nil, err.message, true
 		end
+		more.token = token
 	end
 	local headers = { ["Content-Type"] = more.type, Connection = store.plain and "close" or nil }
 	local r, failed = http.request { method = method, url = store.endpoint .. path, query = more.query, headers = headers, body = more.body,
@@ -106,11 +107,12 @@ end
 -- A request whose token was refused has done nothing: it is sent again with another one.
 local function send(store, method, path, op, more)
 	local renewed = false
-	return answers.send(function() return once(store, method, path, op, more or {}) end, function(r)
+	more = more or {}
+	return answers.send(function() return once(store, method, path, op, more) end, function(r)
 		if r.status ~= 401 or renewed or not store.credentials then
 			return false
 		end
-		store.credentials:renew()
+		store.credentials:renew(more.token)
 		renewed = true
 		return true
 	end)

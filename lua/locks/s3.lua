@@ -112,6 +112,7 @@ local function once(store, method, key, op, more)
 	if not sign then
 		return nil, err.message, true
 	end
+	more.access = sign.key
 	local base = base_of(store)
 	local r, failed = http.request { method = method, url = base .. "/" .. (key and escape(key) or ""), query = more.query, headers = more.headers,
 		body = more.body, aws_sigv4 = sign, timeout = answers.left(op), redirects = 0, compressed = false, max_body = TEXT_MAX,
@@ -127,13 +128,14 @@ end
 -- A request that was refused for its region or its signature has done nothing: it is sent again with better ones.
 local function send(store, method, key, op, more)
 	local renewed = false
-	return answers.send(function() return once(store, method, key, op, more or {}) end, function(r, code)
+	more = more or {}
+	return answers.send(function() return once(store, method, key, op, more) end, function(r, code)
 		local region = other_region(store, r, code)
 		if region and not store.region_given then
 			store.region = region
 			return true
 		elseif stale[code or ""] and not renewed then
-			store.credentials:renew()
+			store.credentials:renew(more.access)
 			renewed = true
 			return true
 		end

@@ -236,9 +236,9 @@ return function(natives)
 		return copy
 	end
 
-	function Storage:renew()
+	function Storage:renew(request)
 		if self.credentials then
-			self.credentials:renew()
+			self.credentials:renew(request and request.headers.Authorization:match "^Bearer (.+)$")
 		end
 	end
 

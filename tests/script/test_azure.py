@@ -130,6 +130,14 @@ def kept(web: Microsoft) -> None:
     web.given = 0
     got = says(at, "say(c:token()) c:renew() say(c:token()) say(c:token())")
     same(got, [f"machine's own {n}" for n in (1, 1, 2, 2)], "a machine's: kept until it is refused")
+    web.given = 0
+    late = """local s, request = azure.storage("acct"), { url = "https://acct.blob.core.windows.net/x" }
+      local function token(r) return r.headers.Authorization end
+      local old = s:sign(request) say(token(old)) s:renew(old) say(token(s:sign(request)))
+      s:renew(old) say(token(s:sign(request))) s:renew(s:sign(request)) say(token(s:sign(request)))"""
+    got = says(at, late)[1:]
+    wanted = [f"Bearer machine's own {n}" for n in (2, 3, 3, 4)]
+    same(got, wanted, "an account: a late refusal of the token before leaves the one that is kept")
     web.given, web.lasts = 0, 4
     again = "local first = c:get().token repeat sleep(0.1) until c:get().token ~= first say 'renewed'"
     same(says(at, again), ["machine's own 1", "renewed"], "one that ends is renewed before it does")

@@ -199,6 +199,11 @@ def kept(google: Google) -> None:
     same(
         got, ["instance's 1", "instance's 1", "instance's 2", "instance's 2"], "an instance's: kept until it is refused"
     )
+    google.given = 0
+    late = "local old = c:token() c:renew(old) say(c:token()) c:renew(old) say(c:token()) c:renew(c:token()) say(c:token())"
+    got = says(at, more=late)
+    wanted = [f"instance's {n}" for n in (1, 2, 2, 3)]
+    same(got, wanted, "a late refusal of the token before leaves the one that is kept, and one of that replaces it")
     google.given, google.lasts = 0, 4
     again = "local first = c:get().token repeat sleep(0.1) until c:get().token ~= first say 'renewed'"
     same(says(at, more=again), ["instance's 1", "renewed"], "one that ends is renewed before it does")

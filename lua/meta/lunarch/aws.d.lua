@@ -29,7 +29,8 @@ function Credentials:sign(service, region, timeout) end
 function Credentials:get(timeout) end
 
 ---The server has refused them: they are looked for again before they are next given.
-function Credentials:renew() end
+---@param key? string the access key that was refused: if newer ones are kept by then, nothing is done
+function Credentials:renew(key) end
 
 ---Looks for nothing yet. In this order: keys in the environment, a web identity, the profile (a role with another profile's or a
 ---web identity's keys, keys, `credential_process`), a container's, an instance's.

@@ -30,7 +30,8 @@ function AzureCredentials:token(timeout) end
 function AzureCredentials:get(timeout) end
 
 ---The server has refused it: another one is looked for before one is next given.
-function AzureCredentials:renew() end
+---@param token? string the one that was refused: if a newer one is kept by then, nothing is done
+function AzureCredentials:renew(token) end
 
 ---A storage account, with what authorises requests to it.
 ---@class lunarch.AzureStorage
@@ -47,7 +48,8 @@ local AzureStorage = {}
 function AzureStorage:sign(request, timeout) end
 
 ---The server has refused the token: another one is looked for.
-function AzureStorage:renew() end
+---@param request? lunarch.HttpRequest that was refused, as `sign` returned it: if a newer token is kept by then, nothing is done
+function AzureStorage:renew(request) end
 
 ---Looks for nothing yet. In this order: an application's secret (`AZURE_CLIENT_SECRET`), workload identity (`AZURE_FEDERATED_TOKEN_FILE`), a
 ---service's managed identity (`IDENTITY_ENDPOINT`), a machine's.

@@ -27,7 +27,8 @@ function GcpCredentials:token(timeout) end
 function GcpCredentials:get(timeout) end
 
 ---The server has refused it: another one is looked for before one is next given.
-function GcpCredentials:renew() end
+---@param token? string the one that was refused: if a newer one is kept by then, nothing is done
+function GcpCredentials:renew(token) end
 
 ---Looks for nothing yet. In this order: the file that is given, or that `GOOGLE_APPLICATION_CREDENTIALS` names; the login of `gcloud auth
 ---application-default login`; the metadata server.
