@@ -1,6 +1,7 @@
-"""make bench, locks in Lua: S3 (SeaweedFS) beside litestream's lease, Consul beside `consul lock`,
-MariaDB. Their servers come as packages of Python, as Go modules (make s3-servers consul-server) and from Debian; one
-that is not there has a line that says so.
+"""make bench, locks in Lua: S3 (SeaweedFS) beside litestream's lease, Consul beside `consul lock`, MariaDB; DynamoDB,
+Google Cloud Storage and Azure by their stand-ins, of which the runtime's part of the time says something. Their servers
+come as packages of Python and Node, as Go modules (make s3-servers consul-server dynamodb-servers gcs-server azurite)
+and from Debian; one that is not there has a line that says so.
 
 A floor is a read and a write of the store, by Python."""
 
@@ -130,8 +131,8 @@ def lua_rows(name: str, url: Any, counted: Any, seen: Any, floor: Any = None) ->
     seen.close()
 
 
-def s3_floor(store: Any) -> Any:
-    """Each signed, and on a connection of its own."""
+def read_and_write(store: Any) -> Any:
+    """Each signed where the store wants it, and on a connection of its own."""
     values = []
     for i in range(RUNS):
         began = time.perf_counter()
@@ -162,28 +163,53 @@ def poked(name: str, url: Any) -> None:
     del os.environ["LUNARCH_POKE"]
 
 
+S3 = "S3 (SeaweedFS)", stores.S3
+CLOUDS: tuple[tuple[str, Any], ...] = (
+    ("DynamoDB (Dynalite)", stores.DynamoDB),
+    ("Google Cloud Storage (fake-gcs-server)", stores.Gcs),
+    ("Azure Blob Storage (Azurite)", stores.AzureBlob),
+)
+POLLED = (S3, ("MariaDB", stores.MariaDB), *CLOUDS)
+
+
+def begun(name: str, kind: Any) -> Any:
+    """The store, if its server is installed."""
+    try:
+        store = kind()
+    except FileNotFoundError:
+        store_rows.absent(name)
+        return None
+    os.environ.update(store.env)
+    return store
+
+
 def poke(directory: str) -> None:
-    """S3 and MariaDB, which are polled."""
-    for name, kind in (("S3 (SeaweedFS)", stores.S3), ("MariaDB", stores.MariaDB)):
-        try:
-            store: Any = kind()
-        except FileNotFoundError:
-            store_rows.absent(f"{name}")
-            continue
-        os.environ.update(store.env)
-        poked(name, store.url)
-        store.end()
+    """The stores without notices."""
+    for name, kind in POLLED:
+        store = begun(name, kind)
+        if store:
+            poked(name, store.url)
+            store.end()
+
+
+def counted_rows(name: str, store: Any) -> None:
+    seen = Counter(store.port)
+    lua_rows(name, store.url, lambda key: store.url(key, seen), seen, read_and_write(store))
+
+
+def clouds(directory: str) -> None:
+    for name, kind in CLOUDS:
+        store = begun(name, kind)
+        if store:
+            counted_rows(name, store)
+            store.end()
 
 
 def s3(directory: str) -> None:
-    try:
-        store = stores.S3()
-    except FileNotFoundError:
-        store_rows.absent("SeaweedFS (make s3-servers)")
+    store = begun(*S3)
+    if not store:
         return
-    os.environ.update(store.env)
-    seen = Counter(store.port)
-    lua_rows("S3 (SeaweedFS)", store.url, lambda key: store.url(key, seen), seen, s3_floor(store))
+    counted_rows(S3[0], store)
     if store_rows.go(store_rows.LITESTREAM):
         peer = [store_rows.LITESTREAM, f"http://127.0.0.1:{store.port}", s3_servers.BUCKET]
         store_rows.peer_rows("litestream's lease, in Go", [*peer, "p"], [*peer, "m{i}"])
@@ -234,4 +260,4 @@ def mysql(directory: str) -> None:
     store.end()
 
 
-parts = (s3, consul, mysql, poke)
+parts = (s3, clouds, consul, mysql, poke)
