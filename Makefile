@@ -3,7 +3,8 @@
 MAKEFLAGS += --no-print-directory
 # CROSS=aarch64-linux-gnu builds for another machine with Debian's compiler of that name. SYSROOT=DIRECTORY has the libraries to build
 # with (`make sysroot` makes one); without it they are this machine's own (dpkg --add-architecture).
-CROSS   ?=
+# ARCH=arm64 is another name for that, Debian's.
+CROSS   ?= $(if $(ARCH),$(shell dpkg-architecture -f -a $(ARCH) -q DEB_HOST_GNU_TYPE 2>/dev/null))
 BUILD   ?= build$(CROSS:%=/%)
 SYSROOT ?= $(if $(CROSS),$(wildcard $(BUILD)/sysroot))
 PREFIX  ?= /usr/local

@@ -2,6 +2,7 @@
 # Makes Debian's packages of what git tracks here, as it is now, and has lintian(1) look at them:
 #   packaging/deb.sh DIRECTORY [VERSION]
 # The version is CHANGELOG.md's first heading. What is no release (no tag vVERSION) sorts before it, by the commit's time.
+# With CROSS=aarch64-linux-gnu and SYSROOT (scripts/sysroot.sh) of that architecture: what would have to be installed to build is there.
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
@@ -50,8 +51,18 @@ commas() { printf '%s\n' "$@" | sort -u | paste -s -d, | sed 's/,/, /g'; }
 sed -i "s/@BUILD@/$(commas $build)/; s/@STORES@/$(commas $stores)/" "$control"
 printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
   "$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
-(cd "$out/source" && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1) || {
+arch=$(dpkg --print-architecture)
+[ -z "${CROSS:-}" ] || {
+  arch=$(dpkg-architecture -f -t "$CROSS" -q DEB_HOST_ARCH 2>/dev/null)
+  # A library is of the package whose list has its file, which dpkg-shlibdeps(1) finds below the sysroot.
+  rm -rf "$out/dpkg" && cp -r "$SYSROOT/var/lib/dpkg" "$out/dpkg"
+  sed -i "s|^|$SYSROOT|" "$out"/dpkg/info/*.list
+  LIBRARIES="--admindir=$(realpath "$out/dpkg") -l$SYSROOT/lib/$CROSS -l$SYSROOT/usr/lib/$CROSS"
+  export LIBRARIES
+}
+# shellcheck disable=SC2086
+(cd "$out/source" && dpkg-buildpackage --build=binary --no-sign --host-arch "$arch" ${CROSS:+--no-check-builddeps} >../build.log 2>&1) || {
   tail -n 40 "$out/build.log"
   exit 1
 }
-lintian --fail-on error,warning --tag-display-limit 0 --allow-root "$out/lunarch_${version}_$(dpkg --print-architecture).changes"
+lintian --fail-on error,warning --tag-display-limit 0 --allow-root "$out/lunarch_${version}_$arch.changes"

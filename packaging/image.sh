@@ -3,7 +3,6 @@
 #   packaging/image.sh BUILD DIRECTORY VERSION    an OCI layout (https://specs.opencontainers.org/image-spec/image-layout/) in DIRECTORY/oci
 # and a bill of materials in DIRECTORY/sbom.cdx.json. The same sources on the same packages make the same image: its times are the
 # commit's. No network, no daemon.
-# CROSS=aarch64-linux-gnu wants that architecture's packages installed (dpkg --add-architecture); that was not tried.
 set -eu
 cd "$(dirname "$0")/.."
 . packaging/libraries.sh
@@ -29,12 +28,14 @@ cp "$build"/modules/*.so "$root/usr/lib/lunarch/"
 while read -r library; do
   case $library in /usr/*) place=$root$library ;; *) place=$root/usr$library ;; esac
   mkdir -p "${place%/*}"
-  cp -L "$library" "$place"
+  cp -L "$SYSROOT$library" "$place"
 done <"$out/files"
 
-cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+# In a sysroot nothing was configured, so what ca-certificates makes of its files is not there.
+if [ -n "$SYSROOT" ]; then cat "$SYSROOT"/usr/share/ca-certificates/mozilla/*.crt; else cat /etc/ssl/certs/ca-certificates.crt; fi \
+  >"$root/etc/ssl/certs/ca-certificates.crt"
 mkdir "$root/usr/share/zoneinfo"
-(cd /usr/share/zoneinfo && tar -c --exclude=./right --exclude=./posix .) | tar -x -C "$root/usr/share/zoneinfo"
+(cd "$SYSROOT/usr/share/zoneinfo" && tar -c --exclude=./right --exclude=./posix .) | tar -x -C "$root/usr/share/zoneinfo"
 cp -L /etc/services "$root/etc/"
 printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
 printf 'root:x:0:0:root:/:/sbin/nologin\nlunarch:x:65532:65532:lunarch:/var/lib/lunarch:/sbin/nologin\n' >"$root/etc/passwd"
@@ -52,7 +53,7 @@ while read -r package; do
   dpkg-query -s "$package" | sed '/^Conffiles:/,/^[^ ]/{/^Conffiles:/d;/^ /d}' >"$root/var/lib/dpkg/status.d/${package%:*}"
   package=${package%:*}
   mkdir -p "$root/usr/share/doc/$package"
-  cp -L "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/"
+  cp -L "$SYSROOT/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/"
 done <"$out/packages"
 mkdir -p "$root/usr/share/doc/lunarch"
 cp LICENSE "$root/usr/share/doc/lunarch/copyright"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Which libraries of this Debian the built program and its modules load, and of which packages. Sourced by image.sh and tarball.sh at the
-# checkout's root. Files are read, not run: with CROSS=aarch64-linux-gnu those of that architecture's packages are sought, which
-# must be installed (not tried).
-: "${CROSS:=}"
+# checkout's root. Files are read, not run: with CROSS=aarch64-linux-gnu those of that architecture, in SYSROOT (scripts/sysroot.sh).
+: "${CROSS:=}" "${SYSROOT:=}"
+[ -z "$SYSROOT" ] || export DPKG_ADMINDIR="$SYSROOT/var/lib/dpkg"
 tool() { echo "${CROSS:+$CROSS-}$1"; }
 triplet=$($(tool gcc) -print-multiarch)
 # As Go, and so the OCI, name it.
@@ -24,9 +24,9 @@ loaded() (
       case "$name $seen" in ld-linux* | *" $name "*) continue ;; esac # the loader is in no directory of libraries
       seen="$seen$name "
       place=/lib/$triplet/$name
-      [ -e "$place" ] || place=/usr$place
-      [ -e "$place" ] || { echo "$name is not in /lib/$triplet: is its package installed?" >&2 && exit 1; }
-      more="$more $place"
+      [ -e "$SYSROOT$place" ] || place=/usr$place
+      [ -e "$SYSROOT$place" ] || { echo "$name is not in $SYSROOT/lib/$triplet: is its package installed?" >&2 && exit 1; }
+      more="$more $SYSROOT$place"
       echo "$place"
     done
     todo=$more
@@ -36,7 +36,7 @@ loaded() (
 # For each file its package and itself, a line each. /lib is a link, so a file may be known by either name.
 with_package() {
   while read -r file; do
-    { dpkg-query -S "$file" || dpkg-query -S "$(readlink -f "$file")" || dpkg-query -S "/usr$file"; } 2>/dev/null |
+    { dpkg-query -S "$file" || dpkg-query -S "$(readlink -f "$SYSROOT$file" | sed "s|^$SYSROOT||")" || dpkg-query -S "/usr$file"; } 2>/dev/null |
       sed -n "1s|: .*| $file|p"
   done
 }
@@ -50,11 +50,11 @@ libraries() {
     echo "/lib/$triplet/libgcc_s.so.1"
     readelf -l "$1/lunarch" | sed -n 's/.*interpreter: \(.*\)\]$/\1/p'
   } | with_package >"$2/system"
-  printf '%s\n' "/usr/lib/$triplet"/libmariadb3/plugin/*.so | cat "$2/loaded" - | with_package | sort >"$2/libraries"
+  printf '%s\n' "$SYSROOT/usr/lib/$triplet"/libmariadb3/plugin/*.so | sed "s|^$SYSROOT||" | cat "$2/loaded" - | with_package | sort >"$2/libraries"
   glibc=$(sed -n 's| .*/libc\.so\.6$||p' "$2/libraries")
   grep "^$glibc " "$2/libraries" >>"$2/system"
   sed -i "/^$glibc /d" "$2/libraries"
   : >"$2/linked"
   grep -q /liblua5.4 "$2/loaded" ||
-    printf '%s\n' "/usr/lib/$triplet"/liblua5.4.a "/usr/lib/$triplet"/libjansson.a "/usr/lib/$triplet"/libev.a | with_package >"$2/linked"
+    printf '%s\n' "/usr/lib/$triplet/liblua5.4.a" "/usr/lib/$triplet/libjansson.a" "/usr/lib/$triplet/libev.a" | with_package >"$2/linked"
 }

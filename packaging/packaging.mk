@@ -33,17 +33,19 @@ uninstall: ## removes what install wrote
 	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish $(MAN:%=man/%)) $(addprefix $(DESTDIR)$(PREFIX)/lib/,$(UNITS:%=systemd/system/%) sysusers.d/lunarch.conf)
 
-# With CROSS=, image and tarball want that architecture's packages installed (dpkg --add-architecture); that was not tried.
+# What the scripts below know of another architecture: its tools, and the directory that has its libraries.
+CROSSED = $(if $(CROSS),CROSS='$(CROSS)' SYSROOT='$(abspath $(or $(SYSROOT),$(BUILD)/sysroot))')
 image: all ## an OCI image, in build/image/oci: the program, its modules and what they need of this Debian
 	@scripts/deps.sh image
-	@packaging/image.sh $(BUILD) $(BUILD)/image '$(VERSION)'
+	@$(CROSSED) packaging/image.sh $(BUILD) $(BUILD)/image '$(VERSION)'
 
 tarball: all man $(BUNDLED) ## an archive that runs wherever it is unpacked, in build/tarball: the program, its modules and their libraries
-	@packaging/tarball.sh $(BUILD) $(BUILD)/tarball '$(VERSION)'
+	@$(CROSSED) packaging/tarball.sh $(BUILD) $(BUILD)/tarball '$(VERSION)'
 
-deb: ## Debian's packages, in build/deb: the program, and one for each store's library
+deb: ## Debian's packages, in build/deb: the program, and one for each store's library. ARCH=arm64: cross-built, in build/aarch64-linux-gnu/deb
 	@scripts/deps.sh deb
-	@packaging/deb.sh $(BUILD)/deb
+	$(if $(CROSS),@$(submake) sysroot CROSS=$(CROSS))
+	@$(CROSSED) packaging/deb.sh $(BUILD)/deb
 	@ls -l $(BUILD)/deb/*.deb | awk '{ printf "%8d %s\n", $$5, $$NF }'
 
 # MORE=directory...: what was built on another Debian, or for another architecture.

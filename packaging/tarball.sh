@@ -3,7 +3,6 @@
 #   packaging/tarball.sh BUILD DIRECTORY VERSION    DIRECTORY/lunarch-VERSION-linux-ARCHITECTURE.tar.gz, and its bill of materials
 # The modules find their libraries beside them (BUILD/bundled, Makefile). The same sources on the same packages make the same bytes: its
 # times are the commit's. No network, no root.
-# CROSS=aarch64-linux-gnu wants that architecture's packages installed (dpkg --add-architecture); that was not tried.
 set -eu
 cd "$(dirname "$0")/.."
 . packaging/libraries.sh
@@ -29,12 +28,12 @@ sed 's|[^ ]*$|bin/lunarch (linked in)|' "$out/linked" >"$out/inside"
 echo "/usr/lib/$triplet/lua/5.4/cjson.so" | with_package >>"$out/libraries"
 while read -r package file; do
   case $file in */plugin/*) place=lib/lunarch/deps/plugin/ ;; */lua/*) place=lib/lunarch/lua/ ;; *) place=lib/lunarch/deps/ ;; esac
-  cp -L "$file" "$root/$place"
+  cp -L "$SYSROOT$file" "$root/$place"
   chmod 755 "$root/$place${file##*/}"
   echo "$package $place${file##*/}" >>"$out/inside"
 done <"$out/libraries"
 cut -d' ' -f1 "$out/inside" | sort -u | while read -r package; do
-  cp -L "/usr/share/doc/${package%:*}/copyright" "$doc/licences/${package%:*}"
+  cp -L "$SYSROOT/usr/share/doc/${package%:*}/copyright" "$doc/licences/${package%:*}"
 done
 packaging/sbom.py "$version" "$epoch" <"$out/inside" >"$doc/sbom.cdx.json"
 glibc=$(glibc_needed "$root/bin/lunarch" "$lib"/*.so "$lib"/*/*.so "$lib"/*/*/*.so)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Unpacks, without installing anything, Debian's libraries for another machine, and what they need, to build with (make CROSS=...):
+# Unpacks, without installing anything, Debian's libraries for another machine, and what they need, to build with (make CROSS=...). What they
+# are is in its var/lib/dpkg, as dpkg-query(1) reads it:
 #   sysroot.sh TRIPLET DIRECTORY [SUITE [PACKAGE...]]
 # TRIPLET is a compiler's (aarch64-linux-gnu); SUITE is this machine's Debian, if it is not given; PACKAGEs are instead of the libraries.
 # Needs a mirror, not root. Done once for each list of packages.
@@ -11,7 +12,7 @@ arch=$(dpkg-architecture -f -t "$triplet" -q DEB_HOST_ARCH 2>/dev/null)
 suite=${3:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 shift "$(($# < 3 ? $# : 3))"
 if [ $# = 0 ]; then
-  set -- libc6-dev liblua5.4-dev libev-dev libjansson-dev lua-cjson
+  set -- libc6-dev liblua5.4-dev libev-dev libjansson-dev lua-cjson tzdata ca-certificates # the last two for the image
   while IFS='|' read -r module _ _ _ build _; do
     # shellcheck disable=SC2086,SC2046 # words; what is no library runs here
     case $module in '#'*) ;; *) set -- "$@" $(printf '%s\n' $build | grep '^lib') ;; esac
@@ -37,8 +38,18 @@ fetch "$@" || { echo "sysroot: not fetched, trying again in a minute"; sleep 60;
   tail -n 20 "$out/log" >&2
   exit 1
 }
+# The oldest form of dpkg's database, in which no name of a file has an architecture.
+db=$out/var/lib/dpkg
+mkdir -p "$db/info" "$db/updates"
+{ dpkg --print-architecture && echo "$arch"; } | sort -u >"$db/arch"
 for deb in "$out"/apt/archives/*.deb; do
   dpkg-deb -x "$deb" "$out"
+  package=$(dpkg-deb -f "$deb" Package)
+  { dpkg-deb -f "$deb" && printf 'Status: install ok installed\n\n'; } >>"$db/status"
+  dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's|^\.||; s|\(.\)/$|\1|; s|^/$|/.|' >"$db/info/$package.list"
+  for told in symbols shlibs; do
+    dpkg-deb --ctrl-tarfile "$deb" | tar -xO "./$told" >"$db/info/$package.$told" 2>/dev/null || rm "$db/info/$package.$told"
+  done
 done
 # Links that name a file from the root on would name this machine's. The directory may be moved.
 find "$out" -lname '/*' | while read -r link; do ln -sfnr "$out$(readlink "$link")" "$link"; done

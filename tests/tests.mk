@@ -197,6 +197,11 @@ test-deb: export LIMIT=7200
 test-deb: deb s3-servers consul-server kube-server ## the packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror
 	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,packages five_commands booted)
 
+test-arm64: export LIMIT=3600
+test-arm64: test-deps ## the packages, the archive and the image of ARCH=arm64, unpacked and emulated: needs root and a Debian mirror
+	@$(submake) deb ARCH=arm64 && $(submake) -j $$(nproc) tarball ARCH=arm64 && $(submake) image ARCH=arm64
+	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,arm64)
+
 test-tarball: export LIMIT=3600
 test-tarball: test-deps tarball ## the archive of make tarball in a Debian 13 of its own: needs root, debootstrap and a Debian mirror
 	@scripts/deps.sh deb && scripts/deps.sh image
@@ -359,4 +364,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
