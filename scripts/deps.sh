@@ -9,6 +9,7 @@
 #   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
 #   cross TRIPLET  what builds for another machine (its libraries: scripts/sysroot.sh)
+#   arm64  what runs a machine of arm64, and unpacks an image
 #   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
 #   mysql  what fetches and runs MySQL
 #   zookeeper  what fetches another ZooKeeper
@@ -34,6 +35,7 @@ case "${1:-}" in test | lint | image) need="$need buildah ca-certificates" ;; es
 [ "${1:-}" = zookeeper ] && need="$need maven"
 [ "${1:-}" = lint ] && set -- lint aarch64-linux-gnu
 case "${1:-}" in lint | cross) need="$need gcc-${2:?CROSS=aarch64-linux-gnu} dpkg-dev" ;; esac
+[ "${1:-}" = arm64 ] && need="$need qemu-system-arm umoci"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"

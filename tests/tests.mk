@@ -197,10 +197,11 @@ test-deb: export LIMIT=7200
 test-deb: deb s3-servers consul-server kube-server ## the packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror
 	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,packages five_commands booted)
 
-test-arm64: export LIMIT=3600
-test-arm64: test-deps ## the packages, the archive and the image of ARCH=arm64, unpacked and emulated: needs root and a Debian mirror
-	@$(submake) deb ARCH=arm64 && $(submake) -j $$(nproc) tarball ARCH=arm64 && $(submake) image ARCH=arm64
-	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,arm64)
+test-arm64: export LIMIT=7200
+test-arm64: test-deps ## packages, archive and image of ARCH=arm64, emulated; the unit tests on a kernel of arm64: needs a Debian mirror
+	@scripts/deps.sh arm64
+	@$(submake) deb ARCH=arm64 && $(submake) -j $$(nproc) tarball unit-programs ARCH=arm64 && $(submake) image ARCH=arm64
+	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,arm64 arm64_kernel)
 
 test-tarball: export LIMIT=3600
 test-tarball: test-deps tarball ## the archive of make tarball in a Debian 13 of its own: needs root, debootstrap and a Debian mirror

@@ -3,6 +3,7 @@
 Not an assertion library: what fails is said, and the test goes on. Used by every test in Python; lib/tap.h is the same
 for C."""
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -45,6 +46,22 @@ def skip(what: str, why: str) -> None:
     with _speaking:
         _count += 1
         _say(f"ok {_count} - {what} # SKIP {why}")
+
+
+def retell(name: str, said: str, status: int | None, errors: str = "") -> None:
+    """Each sentence of another program is one of this test; and that it ended well, and said something."""
+    told = 0
+    for line in said.splitlines():
+        found = re.match(r"(not )?ok \d+(?: - )?(.*?)(?: # SKIP (.*))?$", line)
+        if not found:
+            if not re.match(r"1\.\.|# ok", line):
+                note(line)
+        elif found[3] is not None:
+            skip(f"{name}: {found[2]}", found[3])
+        else:
+            ok(not found[1], f"{name}: {found[2]}")
+            told += not found[1]
+    ok(status == 0 and told, f"{name} ends well", f"status {status}\n{errors}")
 
 
 def failures() -> int:

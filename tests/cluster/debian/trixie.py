@@ -3,12 +3,11 @@
 checkout's root there (make test-trixie). Needs root, debootstrap, a mirror."""
 
 import os
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.lib.debian import Workshop, needs
-from tests.lib.tap import done, note, ok, skip
+from tests.lib.tap import done, note, ok, retell
 
 AT_ONCE = 4
 
@@ -16,19 +15,7 @@ AT_ONCE = 4
 def unit(workshop: Workshop, program: str) -> None:
     """Each of its sentences is one of this test."""
     r = workshop.ask("tests/lib/job.sh", "plain:" + program)
-    name = program.rpartition("unit/")[2]
-    said = 0
-    for line in r.stdout.splitlines():
-        found = re.match(r"(not )?ok \d+(?: - )?(.*?)(?: # SKIP (.*))?$", line)
-        if not found:
-            if not re.match(r"1\.\.|# ok", line):
-                note(line)
-        elif found[3] is not None:
-            skip(f"{name}: {found[2]}", found[3])
-        else:
-            ok(not found[1], f"{name}: {found[2]}")
-            said += not found[1]
-    ok(r.returncode == 0 and said, f"{name} ends well", f"status {r.returncode}\n{r.stderr[-1500:]}")
+    retell(program.rpartition("unit/")[2], r.stdout, r.returncode, r.stderr[-1500:])
 
 
 needs("debootstrap")

@@ -12,7 +12,8 @@ import tempfile
 from typing import Any
 
 from tests.lib import field
-from tests.lib.processes import CACHE, LUNARCH, ROOT, piped
+from tests.lib.processes import CACHE, LUNARCH, ROOT
+from tests.lib.vm import Archive, serial
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNPACKED = os.path.join(CACHE, "nfs-root")
@@ -64,42 +65,6 @@ cd / && {program} >/dev/ttyS0 2>&1 </dev/null
 echo "status $?" >/dev/ttyS0
 sync; poweroff -f
 """
-
-
-class Archive:
-    """An initramfs: cpio(5), the "newc" format, of which the kernel makes a file system in memory."""
-
-    def __init__(self, path: str) -> None:
-        self.file, self.number = open(path, "wb"), 0
-        self.seen: set[str] = set()
-
-    def _entry(self, name: str, mode: Any, content: bytes = b"", mtime: int = 0) -> None:
-        self.number += 1
-        fields = (self.number, mode, 0, 0, 1, mtime, len(content), 0, 0, 0, 0, len(name) + 1, 0)
-        head = b"070701" + b"".join(b"%08X" % f for f in fields) + name.encode() + b"\0"
-        self.file.write(head + b"\0" * (-len(head) % 4) + content + b"\0" * (-len(content) % 4))
-
-    def directory(self, path: str, mode: int = 0o755) -> None:
-        if path in ("", "/") or path in self.seen:
-            return
-        self.directory(os.path.dirname(path))
-        self.seen.add(path)
-        self._entry(path[1:], 0o040000 | mode)
-
-    def add(self, path: str, content: Any, mode: int = 0o755, mtime: int = 0) -> None:
-        if path not in self.seen:
-            self.directory(os.path.dirname(path))
-            self.seen.add(path)
-            self._entry(path[1:], 0o100000 | mode, content, mtime)
-
-    def copy(self, source: Any, path: str | None = None) -> None:
-        st = os.stat(source)
-        with open(source, "rb") as f:
-            self.add(path or source, f.read(), st.st_mode & 0o777, int(st.st_mtime))
-
-    def close(self) -> None:
-        self._entry("TRAILER!!!", 0)
-        self.file.close()
 
 
 def libraries(program: Any) -> Any:
@@ -203,15 +168,11 @@ class Image(Archive):
         )
 
 
-def boot(kernel: Any, initrd: Any, log: Any) -> Any:
+def boot(kernel: str, initrd: str, log: str) -> int | None:
     """Runs the machine; what is written to its first line is printed, the kernel's own messages go to the second, a
-    file."""
+    file. Its status, if it told one."""
     status = None
-    command = [
-        "timeout",
-        "--foreground",
-        "--kill-after=10",
-        str(LIMIT),
+    line = [
         "qemu-system-x86_64",
         "-accel",
         "tcg",
@@ -219,29 +180,17 @@ def boot(kernel: Any, initrd: Any, log: Any) -> Any:
         "2",
         "-m",
         "640",
-        "-nic",
-        "none",
-        "-display",
-        "none",
-        "-no-reboot",
         "-serial",
         "stdio",
         "-serial",
         f"file:{log}",
-        "-kernel",
-        kernel,
-        "-initrd",
-        initrd,
-        "-append",
-        "console=ttyS1 loglevel=6 panic=-1 tsc=unstable",
     ]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as q:
-        for line in piped(q.stdout):
-            line = line.rstrip("\r\n")
-            if line.startswith("status "):
-                status = int(line.split()[1])
-            else:
-                print(line, flush=True)
+    line += ["-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS1 loglevel=6 panic=-1 tsc=unstable"]
+    for told in serial(line, LIMIT):
+        if told.startswith("status "):
+            status = int(told.split()[1])
+        else:
+            print(told, flush=True)
     return status
 
 
