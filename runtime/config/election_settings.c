@@ -66,11 +66,6 @@ int64_t election_number(const struct options *o, const struct election_settings 
 	return value_of(o, s, which).number;
 }
 
-bool election_says(const struct options *o, const struct election_settings *s, enum option which)
-{
-	return value_of(o, s, which).from != OPTION_PRESET;
-}
-
 /* A script's numbers have not passed the checks of options_parse, so they are checked here. */
 static int check_said(const struct said *s, struct err *err)
 {
@@ -89,7 +84,7 @@ static int check_said(const struct said *s, struct err *err)
 	               least ? "longer than 0" : "0 or longer");
 }
 
-int election_settings_check(const struct election_settings *s, struct err *err)
+static int check_all_said(const struct election_settings *s, struct err *err)
 {
 	for (uint32_t i = 0; s && i < s->said_count; i++)
 		if (check_said(&s->said[i], err) < 0)
@@ -130,7 +125,7 @@ int election_times(const struct options *o, const struct election_settings *s, s
 {
 	struct buf origins = { 0 };
 
-	if (election_settings_check(s, err) < 0)
+	if (check_all_said(s, err) < 0)
 		return -1;
 	*t = (struct lease_times){
 		.lease = time_of(o, s, OPTION_LEASE_DURATION, &origins),
@@ -159,7 +154,7 @@ static int check_preempt(const struct options *o, const struct election_settings
 	struct option_value after = value_of(o, s, OPTION_PREEMPT_AFTER);
 	char name[64];
 
-	if (after.from == OPTION_PRESET || election_says(o, s, OPTION_PREEMPT))
+	if (after.from == OPTION_PRESET || value_of(o, s, OPTION_PREEMPT).from != OPTION_PRESET)
 		return 0;
 	return err_set(err, ERR_USAGE, "%s%s does nothing without --preempt (in a script: preempt = true)",
 	               after.from == OPTION_FROM_SCRIPT ? "preempt_after from " : "",
@@ -175,7 +170,7 @@ int election_next(const struct options *o, const struct election_settings *s, st
 		.preempt_after = election_time(o, s, OPTION_PREEMPT_AFTER),
 		.max_term = election_time(o, s, OPTION_MAX_TERM),
 	};
-	return election_settings_check(s, err) < 0 ? -1 : check_preempt(o, s, err);
+	return check_all_said(s, err) < 0 ? -1 : check_preempt(o, s, err);
 }
 
 /* ---- which lock ---- */

@@ -31,19 +31,15 @@ void election_settings_fini(struct election_settings *s); /* also of a zeroed on
 /* In all of these s may be NULL: there is no script. What counts is, in this order: the option, its variable, the
  * script, the preset. */
 
-/* Whether each number that the script says is one that the option might have. ERR_USAGE names it. election_times and
- * election_next begin with it. */
-int election_settings_check(const struct election_settings *s, struct err *err);
-
 int64_t election_number(const struct options *o, const struct election_settings *s, enum option which);
 nsec election_time(const struct options *o, const struct election_settings *s, enum option which);
-bool election_says(const struct options *o, const struct election_settings *s, enum option which); /* not the preset */
 
 /* The times of the lease, whose sum is checked. Where one is said, the others that are not follow from it. ERR_USAGE
- * names the numbers, and where those that were given come from. */
+ * names the numbers, and where those that were given come from; or one of the script's that the option might not have. */
 int election_times(const struct options *o, const struct election_settings *s, struct lease_times *t, struct err *err);
 
-/* Who comes next. ERR_USAGE: a preempt-after where nobody asked to preempt, and where it comes from. */
+/* Who comes next. ERR_USAGE: such a number of the script's; a preempt-after where nobody asked to preempt, and where it
+ * comes from. */
 int election_next(const struct options *o, const struct election_settings *s, struct next_options *next,
                   struct err *err);
 

@@ -69,7 +69,6 @@ void exec_tell(struct exec *x, struct term_event e);
 void exec_leave(struct exec *x, int status, enum lease_reason reason);
 /* The exit status of a process that was asked to stop. */
 int exec_leaving_status(const struct exec *x);
-int exec_status_of(int wait_status); /* waitpid(2); -1: not known */
 void exec_start_command(struct exec *x);
 void exec_after_command(struct exec *x);
 /* The term was lost: unless the command is to be started again, exec leaves. */

@@ -25,7 +25,8 @@ void exec_leave(struct exec *x, int status, enum lease_reason reason)
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
 }
 
-int exec_status_of(int wait_status)
+/* Of waitpid(2); -1: not known. */
+static int exec_status_of(int wait_status)
 {
 	if (wait_status == -1)
 		return EXIT_FAILED_SCRIPT;

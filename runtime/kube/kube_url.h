@@ -6,7 +6,6 @@
 
 #include <stddef.h>
 
-struct buf;
 struct json_t;
 
 enum kube_kind {

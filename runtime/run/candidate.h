@@ -13,7 +13,6 @@
 #include <ev.h>
 
 struct run;
-struct worker_set;
 
 #define CANDIDATE_ASKED 64 /* as many as the control socket has clients (SERVER_CLIENTS) */
 

@@ -371,14 +371,9 @@ void term_supervision_move(struct term_supervision *t)
 	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_MOVE });
 }
 
-bool term_supervision_idle(const struct term_supervision *t)
-{
-	return t->hooks.state == TERM_NONE && t->next.state == ON_NEXT_IDLE;
-}
-
 bool term_supervision_finished(const struct term_supervision *t)
 {
-	return t->hooks.finished && term_supervision_idle(t);
+	return t->hooks.finished && t->hooks.state == TERM_NONE && t->next.state == ON_NEXT_IDLE;
 }
 
 /* Tells the supervision of on_next what the elector has said, before the worker is told anything. */

@@ -78,9 +78,9 @@ void term_supervision_look(struct term_supervision *t);
  * term_supervision_tell: LEAD, READY, the term's end. */
 void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean);
 void term_supervision_ask(struct term_supervision *t); /* may_lead, and what comes with its answer, although it leads */
-void term_supervision_move(struct term_supervision *t);       /* what runs of it is to end: another worker takes over */
-bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */
-bool term_supervision_finished(const struct term_supervision *t); /* idle, and the elector has finished */
+void term_supervision_move(struct term_supervision *t); /* what runs of it is to end: another worker takes over */
+bool term_supervision_finished(
+	const struct term_supervision *t); /* no term, nothing of an on_next, and the elector has finished */
 
 /* The worker is dead. late is read from the page, which must be there still. */
 void term_supervision_dead(struct term_supervision *t, bool reaped);

@@ -42,7 +42,7 @@ def write(name: str, text: str) -> Any:
     return path
 
 
-WORKER = write(
+write(
     "worker.lua",
     """return {
   on_leading = function(term) term:every(10, function() exec { "work", timeout = 5 } end) end,
