@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT
+from tests.lib.tap import note
 
 with open(os.path.join(ROOT, "runtime", "locks", "lua", "driver_messages.h")) as f:
     TABLE = f.read()
@@ -219,3 +220,11 @@ class Driver:
     def output(self) -> str:
         with open(self.out_file.name, "rb") as f:
             return f.read().decode("utf-8", "replace")
+
+
+def told(answer: dict[str, Any], outcome: str, *said: str) -> bool:
+    """Whether a driver answered so, with these words; otherwise that is noted."""
+    good = answer["outcome"] == outcome and all(s in answer["text"] for s in said)
+    if not good:
+        note(f"{answer}, not {outcome} {said}")
+    return good

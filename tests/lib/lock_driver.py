@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.lib.processes import LUNARCH, PATIENCE, wait_for
+from tests.lib.tap import note, ok
 
 PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders
@@ -163,6 +164,35 @@ def tried(operation: Callable[[], Any], *wanted: str) -> dict[str, Any]:
 
     wait_for(good)
     return results[-1]
+
+
+def opened(url: str, **env: Any) -> Driver:
+    d = Driver(env)
+    o = d.open(url)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def told(result: Any, *said: str, outcome: tuple[str, ...] = ("failed", "refused")) -> bool:
+    """Whether an operation ended so, with these words; otherwise that is noted."""
+    text = result.get("err", {}).get("text", "")
+    good = result["outcome"] in outcome and all(s in text for s in said)
+    if not good:
+        note(f"{result}, not {said}")
+    return good
+
+
+def hears(x: Driver, other: Driver, what: str) -> None:
+    """x is told of what the other one writes."""
+    short = 4000  # ms
+
+    def told_of() -> bool:
+        before = x.count()
+        w = other.write(record("e"), other.read(within=short).get("version", ""), within=short, durable=False)
+        return w["outcome"] == "ok" and x.noticed(before, patience=1)
+
+    ok(wait_for(told_of), what)
 
 
 def race(url: str, rounds: int, racers: int = 64, processes: int = 8) -> tuple[dict[str, Any], str]:

@@ -17,7 +17,7 @@ from tests.lib import lock_cases
 from tests.lib.candidates import Candidate
 from tests.lib.driver_player import Driver as Player
 from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from tests.lib.lock_driver import WITHIN, Driver, record, tried
+from tests.lib.lock_driver import WITHIN, Driver, opened, record, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
 from tests.lib.servers import Consul as Server, free_port
@@ -25,14 +25,6 @@ from tests.lib.stores import Consul, ConsulWithRights, FullConsul
 from tests.lib.tap import at_once, done, ok, same, skip
 
 SHORT = 3000  # ms; for operations that are to fail soon
-
-
-def opened(url: str, **env: Any) -> Driver:
-    d = Driver(env)
-    o = d.open(url)
-    if not o["ok"]:
-        raise RuntimeError(o["err"])
-    return d
 
 
 def text_of(result: dict[str, Any]) -> str:

@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.lib import dynamodb_servers
 from tests.lib.candidates import Candidate
-from tests.lib.driver_player import USAGE, Driver
+from tests.lib.driver_player import USAGE, Driver, told
 from tests.lib.fake_s3 import Asked, Web
 from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, missed_notices, run
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT
 from tests.lib.stores import DynamoDB, MotoDynamoDB
-from tests.lib.tap import at_once, done, note, ok, same
+from tests.lib.tap import at_once, done, ok, same
 
 UNNOTICED = [c for c in NETWORK if c is not missed_notices]  # there are no notices
 
@@ -88,13 +88,6 @@ def opened(store: Any, url: str, table: str = dynamodb_servers.TABLE, env: Any =
     if not o["ok"]:
         raise AssertionError(o["text"])
     return d
-
-
-def told(answer: dict[str, Any], outcome: str, *said: str) -> bool:
-    good = answer["outcome"] == outcome and all(s in answer["text"] for s in said)
-    if not good:
-        note(f"{answer}, not {outcome} {said}")
-    return good
 
 
 def throttled(store: Any) -> None:

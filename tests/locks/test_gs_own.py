@@ -9,11 +9,11 @@ import uuid
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from tests.lib.driver_player import USAGE, Driver
+from tests.lib.driver_player import USAGE, Driver, told
 from tests.lib.fake_s3 import Web
 from tests.lib.pki import Pki
 from tests.lib.processes import scratch
-from tests.lib.tap import at_once, done, note, ok, same
+from tests.lib.tap import at_once, done, ok, same
 
 HERE = scratch()
 PKI = Pki(HERE)
@@ -91,13 +91,6 @@ def opened(storage: Storage, **options: str) -> Driver:
     if not o["ok"]:
         raise AssertionError(o["text"])
     return d
-
-
-def told(answer: dict[str, Any], outcome: str, *said: str) -> bool:
-    good = answer["outcome"] == outcome and all(s in answer["text"] for s in said)
-    if not good:
-        note(f"{answer}, not {outcome} {said}")
-    return good
 
 
 def lost() -> None:

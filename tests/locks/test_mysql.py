@@ -9,12 +9,12 @@ import threading
 from typing import Any
 
 from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, missed_notices, read_only, run
-from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.lock_driver import Driver, record, told, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import LUNARCH, children, runs_lock_file, scratch, wait_for
 from tests.lib.servers import lock_table, mysql_server
 from tests.lib.stores import FullMariaDB, MariaDB as Store
-from tests.lib.tap import at_once, done, note, ok, same, skip
+from tests.lib.tap import at_once, done, ok, same, skip
 
 
 def term(holder: str = "a", lease_ms: int = 1000) -> Any:
@@ -27,14 +27,6 @@ def opened(url: str) -> Driver:
     if not o["ok"]:
         raise RuntimeError(o["err"])
     return d
-
-
-def told(result: Any, *said: str, outcome: tuple[str, ...] = ("failed", "refused")) -> bool:
-    text = result.get("err", {}).get("text", "")
-    good = result["outcome"] in outcome and all(s in text for s in said)
-    if not good:
-        note(f"{result}, not {said}")
-    return good
 
 
 def rights() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.lib.field import build
 from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from tests.lib.lock_driver import NOMINATION, Driver, WITHIN, record, tried
+from tests.lib.lock_driver import NOMINATION, WITHIN, Driver, record, told, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import LUNARCH, PATIENCE, ROOT, piped, scratch, wait_for
 from tests.lib.servers import Bouncer, Postgres, Redis, Server, free_port
@@ -35,14 +35,6 @@ def opened(url: str, lock: str = "a", **env: Any) -> Any:
     if not o["ok"]:
         raise RuntimeError(o["err"])
     return d
-
-
-def told(result: Any, *said: Any, outcome: Any = ("failed", "refused")) -> Any:
-    text = result.get("err", {}).get("text", "")
-    good = result["outcome"] in outcome and all(s in text for s in said)
-    if not good:
-        note(f"{result}, not {said}")
-    return good
 
 
 def behind(server: Any, seconds: float) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from tests.lib.field import build
 from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from tests.lib.lock_driver import NOMINATION, Driver, record, tried
+from tests.lib.lock_driver import NOMINATION, Driver, hears, opened, record, tried
 from tests.lib.processes import ROOT, wait_for
 from tests.lib.proxy import Proxy
 from tests.lib.servers import Redis, TlsRedis, free_port
@@ -29,14 +29,6 @@ SHORT = 3000  # ms; for operations that are to fail soon
 def term(holder: str = "a", lease_ms: int = 1000, **fields: Any) -> dict[str, Any]:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
-
-
-def opened(url: str, **env: Any) -> Any:
-    d = Driver(env)
-    o = d.open(url)
-    if not o["ok"]:
-        raise RuntimeError(o["err"])
-    return d
 
 
 def acquire(d: Driver, rec: Any, version: Any, **more: Any) -> Any:
@@ -1005,17 +997,6 @@ def listing() -> None:
         ok(r["outcome"] == "refused" and "docs/locks.md" in r["err"]["text"], "list: who may not is told so")
         for x in d, e, f:
             x.end()
-
-
-def hears(x: Driver, other: Driver, what: str) -> None:
-    """x is told of what the other one writes."""
-
-    def told_of() -> bool:
-        before = x.count()
-        w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
-        return w["outcome"] == "ok" and x.noticed(before, patience=1)
-
-    ok(wait_for(told_of), what)
 
 
 def hangs() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.lib.candidates import STEADY, Candidate, stop_everyone
 from tests.lib.lock_cases import BASIC, NETWORK, REPEATED, SERVER, read_only, run
-from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.lock_driver import Driver, hears, opened, record, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import wait_for
 from tests.lib.sentinel_site import DURABLE, REPLICAS, SENTINELS, Site, Way, url_of
@@ -18,14 +18,6 @@ from tests.lib.stores import RedisSentinel as Store, RedisSentinelTls
 from tests.lib.tap import at_once, done, note, ok, same
 
 SHORT = 4000  # ms; for operations that are to fail soon
-
-
-def opened(url: str, **env: Any) -> Driver:
-    d = Driver(env)
-    o = d.open(url)
-    if not o["ok"]:
-        raise RuntimeError(o["err"])
-    return d
 
 
 def term(holder: str = "a", lease_ms: int = 1000) -> dict[str, Any]:
@@ -37,15 +29,6 @@ def leads(d: Driver, what: str, holder: str = "a") -> dict[str, Any]:
     w = tried(lambda: d.write(term(holder), d.read(within=SHORT).get("version", ""), within=SHORT), "ok")
     ok(w["outcome"] == "ok", what, w)
     return w
-
-
-def hears(x: Driver, other: Driver, what: str) -> None:
-    def told_of() -> bool:
-        before = x.count()
-        w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
-        return w["outcome"] == "ok" and x.noticed(before, patience=1)
-
-    ok(wait_for(told_of), what)
 
 
 def says(ask: Callable[[], dict[str, Any]], *said: str, what: str) -> dict[str, Any]:

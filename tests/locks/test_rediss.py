@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.lib.candidates import STEADY, Candidate, stop_everyone
 from tests.lib.lock_cases import BASIC, NETWORK, SERVER, read_only, run
-from tests.lib.lock_driver import Driver, record, tried
+from tests.lib.lock_driver import Driver, hears, opened, record, tried
 from tests.lib.pki import Pki
 from tests.lib.processes import wait_for
 from tests.lib.servers import TlsRedis, free_port
@@ -19,14 +19,6 @@ from tests.lib.stores import RedisTls as Store
 from tests.lib.tap import at_once, done, ok, same
 
 SHORT = 3000  # ms; for operations that are to fail soon
-
-
-def opened(url: str, **env: Any) -> Driver:
-    d = Driver(env)
-    o = d.open(url)
-    if not o["ok"]:
-        raise RuntimeError(o["err"])
-    return d
 
 
 def term(holder: str = "a") -> dict[str, Any]:
@@ -37,15 +29,6 @@ def leads(d: Driver, what: str) -> None:
     """A server that is new to the lock elects nobody for a lease: until then."""
     w = tried(lambda: d.write(term(), d.read(within=SHORT).get("version", ""), within=SHORT), "ok")
     ok(w["outcome"] == "ok", what, w)
-
-
-def hears(x: Driver, other: Driver, what: str) -> None:
-    def told_of() -> bool:
-        before = x.count()
-        w = other.write(record("e"), other.read(within=SHORT).get("version", ""), within=SHORT, durable=False)
-        return w["outcome"] == "ok" and x.noticed(before, patience=1)
-
-    ok(wait_for(told_of), what)
 
 
 def each_alone(*servers: TlsRedis) -> None:

@@ -13,7 +13,7 @@ import uuid
 from datetime import datetime, timezone
 from typing import Any
 
-from tests.lib.driver_player import USAGE, Driver
+from tests.lib.driver_player import USAGE, Driver, told
 from tests.lib.fake_s3 import FakeS3, Web, error
 from tests.lib.processes import wait_for
 from tests.lib.tap import at_once, done, note, ok, same
@@ -35,13 +35,6 @@ def opened(server: Any, env: Any = None, bucket: str = "bucket", **options: str)
     if not o["ok"]:
         raise AssertionError(o["text"])
     return d
-
-
-def told(answer: dict[str, Any], outcome: str, *said: str) -> bool:
-    good = answer["outcome"] == outcome and all(s in answer["text"] for s in said)
-    if not good:
-        note(f"{answer}, not {outcome} {said}")
-    return good
 
 
 def stamp(seconds: float) -> str:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from tests.lib.lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from tests.lib.lock_driver import WITHIN, Driver, record
+from tests.lib.lock_driver import WITHIN, Driver, record, told
 from tests.lib.pki import Pki
 from tests.lib.processes import wait_for
 from tests.lib.proxy import Proxy
@@ -32,14 +32,6 @@ def opened(url: str, lock: str = "a", **env: Any) -> Any:
     if not o["ok"]:
         raise RuntimeError(o["err"])
     return d
-
-
-def told(result: dict[str, Any], *said: str, outcome: tuple[Any, ...] = ("failed", "refused")) -> bool:
-    text = result.get("err", {}).get("text", "")
-    good = result["outcome"] in outcome and all(s in text for s in said)
-    if not good:
-        note(f"{result}, not {said}")
-    return good
 
 
 def until(d: Driver, outcome: str = "ok", lock: str = "a") -> Any:
