@@ -1,7 +1,7 @@
 -- Works off a table of jobs, each job once, whoever leads: jobs(id, work, done_by, done_at).
 --   lunarch run --lock 'postgres://USER@HOST:PORT/DB#jobs' examples/postgres.lua -- [SECONDS]
 -- The lock is in the same database, so every transaction first checks the term's token in the lock's own row, and holds that row until it
--- commits (docs/locks.md, "Fenced writes"): what a leader that was paused and replaced still tries is rolled back, and no new one begins
+-- commits (docs/stores/postgres.md, "Fenced writes"): what a leader that was paused and replaced still tries is rolled back, and no new one begins
 -- before the last is done.
 local sql = require "lunarch.sql"
 

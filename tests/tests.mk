@@ -88,7 +88,7 @@ ARM64       := build/aarch64-linux-gnu
 ARM64_UNITS := $(patsubst %,$(ARM64)/tests/unit/%,$(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/lease/*.c tests/unit/locks/file/*.c))) process/test_deadline_page)
 ARM64_QUEUE := $(patsubst %,arm64:%,$(ARM64)/sim $(ARM64_UNITS))
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls addresses kubeconfigs)
-# Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/locks.md#zookeeper-loss).
+# Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/stores/zookeeper.md#versions-that-lose-writes).
 ZOOKEEPER_VERSION = $(or $(ZOOKEEPER),3.9.5)
 ZOOKEEPER_TESTS = tests/locks/test_zookeeper.py $(patsubst %,tests/cluster/faults/%.py,zookeeper next_zookeeper restored_zookeeper)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))

@@ -1,5 +1,5 @@
 -- The lock in Azure Blob Storage: one block blob, moved by writes on a condition (If-None-Match: *, If-Match: ETAG); its version is its ETag
--- (docs/locks.md, "Azure Blob Storage"). No lease of Azure's is used. No notices: candidates poll. Read by the driver's process
+-- (docs/stores/azure.md). No lease of Azure's is used. No notices: candidates poll. Read by the driver's process
 -- (docs/write-a-lock.md). What authorises a request: lunarch.azure.
 
 local use = ...
@@ -98,8 +98,8 @@ end
 
 local advice = {
 	AuthenticationFailed = ": a wrong key or SAS, or a clock that is wrong by 15 minutes; the election does not need one",
-	AuthorizationFailure = "; docs/locks.md lists the rights; or the account's firewall keeps this machine out",
-	AuthorizationPermissionMismatch = "; docs/locks.md lists the rights",
+	AuthorizationFailure = "; docs/stores/azure.md lists the rights; or the account's firewall keeps this machine out",
+	AuthorizationPermissionMismatch = "; docs/stores/azure.md lists the rights",
 	InvalidAuthenticationInfo = ": the token is not accepted, and another one neither",
 	ContainerNotFound = ": make the container first",
 	LeaseIdMissing = ": somebody has a lease of Azure's on it. Lunarch takes none: break it, or name another blob",

@@ -1,4 +1,4 @@
--- The Consul lock: one key, moved by check-and-set on its ModifyIndex; blocking queries as notices (docs/locks.md, "Consul"). No session
+-- The Consul lock: one key, moved by check-and-set on its ModifyIndex; blocking queries as notices (docs/stores/consul.md). No session
 -- of Consul's and none of its locks are used. Read by the driver's process (docs/write-a-lock.md).
 
 local lunarch = require "lunarch"
@@ -54,7 +54,7 @@ local function first_line(path)
 	return line and line:match "^%s*(.-)%s*$" or ""
 end
 
--- In the order of docs/locks.md. nil: none. A file is read again when Consul refuses what was in it.
+-- In the order of docs/stores/consul.md. nil: none. A file is read again when Consul refuses what was in it.
 local function read_token(store)
 	if store.token_file then
 		return first_line(store.token_file)

@@ -1,5 +1,5 @@
 -- The DynamoDB lock: one item of a table, moved by PutItem on the condition that its attribute `version`, which is random, is the one that was
--- read (docs/locks.md, "DynamoDB"). No clock, no TTL, no notices: candidates poll. Read by the driver's process (docs/write-a-lock.md).
+-- read (docs/stores/dynamodb.md). No clock, no TTL, no notices: candidates poll. Read by the driver's process (docs/write-a-lock.md).
 
 local use = ...
 local lunarch = require "lunarch"
@@ -116,11 +116,11 @@ local function send(store, action, request, op)
 end
 
 local advice = {
-	AccessDeniedException = "; docs/locks.md lists the rights",
+	AccessDeniedException = "; docs/stores/dynamodb.md lists the rights",
 	ExpiredTokenException = ": the credentials have expired, and there are no newer ones",
 	InvalidSignatureException = ": the secret key is wrong, or this machine's clock by more than 5 minutes; the election does not need the clock",
 	ProvisionedThroughputExceededException = ": the table has too little capacity, or too much is asked of this key",
-	ResourceNotFoundException = ": make the table first (docs/locks.md), in this region",
+	ResourceNotFoundException = ": make the table first (docs/stores/dynamodb.md), in this region",
 	UnrecognizedClientException = ": the access key is unknown there",
 	ValidationException = "; the table's partition key has to be a text (?partition_key= is its name), and it may have no sort key",
 }

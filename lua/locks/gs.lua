@@ -1,5 +1,5 @@
--- The lock in Google Cloud Storage: one object, moved by writes on a condition (ifGenerationMatch); its version is its generation (docs/locks.md,
--- "Google Cloud Storage"). No notices: candidates poll. Read by the driver's process (docs/write-a-lock.md). Where tokens come from: lunarch.gcp.
+-- The lock in Google Cloud Storage: one object, moved by writes on a condition (ifGenerationMatch); its version is its generation
+-- (docs/stores/gcs.md). No notices: candidates poll. Read by the driver's process (docs/write-a-lock.md). Where tokens come from: lunarch.gcp.
 
 local use = ...
 local lunarch = require "lunarch"
@@ -120,7 +120,7 @@ end
 
 local advice = {
 	[401] = ": the token is not accepted, and another one neither",
-	[403] = "; docs/locks.md lists the rights",
+	[403] = "; docs/stores/gcs.md lists the rights",
 	[404] = ": make the bucket first",
 	[429] = ": an object takes one write a second, and a project has a quota",
 }

@@ -1,7 +1,8 @@
--- The MariaDB and MySQL lock: one row of a table, updated on the condition that it has the version that was read (docs/locks.md, "MariaDB
--- and MySQL"). The row named '' is the mark: its record says on which server, or Galera cluster, the table was last known to be, its token
--- grows with each other server, its server is the name of the doubt that the last one left ('': none). In a lock's row, server is the doubt
--- under which that row was last sound. Read by the driver's process (docs/write-a-lock.md).
+-- The MariaDB and MySQL lock: one row of a table, updated on the condition that it has the version that was read
+-- (docs/stores/mysql.md). The row named '' is the mark: its record says on which server, or Galera cluster, the table was
+-- last known to be, its token grows with each other server, its server is the name of the doubt that the last one left
+-- ('': none). In a lock's row, server is the doubt under which that row was last sound. Read by the driver's process
+-- (docs/write-a-lock.md).
 --
 -- An answer of the protocol does not say what was asked. So each look brings a number back, and so does each write that was done, as what
 -- LAST_INSERT_ID was told. What brings another one is not believed.
@@ -14,7 +15,7 @@ local TABLE <const> = "lunarch_locks"
 local LINKS <const>, SLOW_LINKS <const>, IDLE_LINKS <const> = 8, 4, 2 -- connections at once; of these, for what may wait for a row; kept
 local LISTED <const> = 1000
 local RIGHTS <const> = "GRANT SELECT, INSERT, UPDATE, CREATE ON %s TO the lock's user (DELETE too for lunarch doctor); "
-	.. "how the table is made by hand is in docs/locks.md"
+	.. "how the table is made by hand is in docs/stores/mysql.md"
 
 -- ---- what an error says of a write; of others: nobody knows whether it was done ----
 

@@ -1,4 +1,4 @@
--- The S3 lock: one object, moved by conditional PUTs (If-None-Match: *, If-Match: ETAG); its version is its ETag (docs/locks.md, "S3").
+-- The S3 lock: one object, moved by conditional PUTs (If-None-Match: *, If-Match: ETAG); its version is its ETag (docs/stores/s3.md).
 -- No notices: candidates poll. Read by the driver's process (docs/write-a-lock.md). Where credentials come from: lunarch.aws.
 
 local use = ...
@@ -144,7 +144,7 @@ local function send(store, method, key, op, more)
 end
 
 local advice = {
-	AccessDenied = "; docs/locks.md lists the rights, s3:ListBucket is one of them: without it a missing object is answered so. "
+	AccessDenied = "; docs/stores/s3.md lists the rights, s3:ListBucket is one of them: without it a missing object is answered so. "
 		.. "A policy that demands encryption: ?sse=, ?kms=",
 	RequestTimeTooSkewed = ": signatures need this machine's clock within 15 minutes of the server's; the election does not",
 	InvalidAccessKeyId = ": the access key is unknown there",

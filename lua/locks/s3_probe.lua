@@ -1,5 +1,5 @@
 -- What an endpoint makes of S3's conditions: PUTs race for a scratch object beside the lock, before the first write of a process. Several
--- look-alikes of S3 ignore a condition, or compare and write in two steps (docs/locks.md, "S3"). No lock file: a part of s3.lua.
+-- look-alikes of S3 ignore a condition, or compare and write in two steps (docs/stores/s3.md). No lock file: a part of s3.lua.
 
 local lunarch = require "lunarch"
 local time, log = lunarch.time, lunarch.log

@@ -113,7 +113,8 @@ function Term:cron(expression, f, options) end
 function Term:spawn(f, ...) end
 
 ---Puts a small table (16 KB of JSON) into the lock's record, where the next leader's load finds it. It can only succeed while
----this term leads. A store that answers before its copies have it may lose it, if the leader dies together with the primary (locks.md).
+---this term leads. A store that answers before its copies have it may lose it, if the leader
+---dies together with the primary (its page in docs/stores).
 ---@param data table
 ---@param options? { timeout?: number } seconds to wait for certainty
 ---@return true? saved the record holds it

@@ -292,7 +292,7 @@ def events() -> None:
 pages = sys.argv[1:] or [
     "README.md",
     "CONTRIBUTING.md",
-    *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "docs", "*.md"))),
+    *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)),
 ]
 counts = {page: run_page(page) for page in pages if page not in ELSEWHERE}
 for page in pages:

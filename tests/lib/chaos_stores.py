@@ -23,7 +23,7 @@ class Site:
     """A store on its machines."""
 
     name = "?"
-    waits_s = 0.0  # how much longer than a lease and a half nobody may lead, as docs/locks.md says
+    waits_s = 0.0  # how much longer than a lease and a half nobody may lead, as the pages of docs/stores say
 
     def __init__(self, network: Network) -> None:
         self.network = network

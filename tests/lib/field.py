@@ -187,7 +187,7 @@ def in_kernel_lock(pid: int, lock: str) -> bool:
 
 def freeze(c: Candidate, lock: str) -> None:
     """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead
-    (locks.md)."""
+    (docs/stores)."""
     while True:
         c.kill(signal.SIGSTOP)
         wait_for(lambda: stands_still(c.pid))

@@ -111,7 +111,7 @@ def examined(store: Any) -> None:
     ok(len(j["findings"]) > len(ASIDE), "doctor --full: it has come to its end", f"{j['status']} {j['errors']}")
     d = Driver(store.env)
     d.open(store.url(base), prefix=True)
-    # In ZooKeeper the node above that of "a/b" stays, and in S3 what a killed driver probed with (docs/locks.md).
+    # In ZooKeeper the node above that of "a/b" stays, and in S3 what a killed driver probed with (docs/stores).
     left = [n for n in d.names()["names"] if not n.endswith("-key-a") and ".probe-" not in n]
     same(left, [], "doctor --full: nothing of the examination stays")
     d.end()

@@ -943,8 +943,8 @@ class MySQL(MariaDB):
 
 
 def lock_table() -> str:
-    """The statement of docs/locks.md that makes the MariaDB lock's table by hand."""
-    with open(os.path.join(ROOT, "docs", "locks.md")) as page:
+    """The statement of docs/stores/mysql.md that makes the MariaDB lock's table by hand."""
+    with open(os.path.join(ROOT, "docs", "stores", "mysql.md")) as page:
         return next(t.strip() for t in page if t.startswith("    CREATE TABLE lunarch_locks (name VARBINARY"))
 
 

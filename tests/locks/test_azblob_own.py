@@ -173,7 +173,7 @@ def refusals() -> None:
             r, w = d.read(key=K), d.write(record(), key=K, expected=at)
             same((r["outcome"], w["outcome"]), (read, wrote), f"refused: {what}")
             advice = {
-                "no rights": "docs/locks.md",
+                "no rights": "docs/stores/azure.md",
                 "a lease of Azure's": "Lunarch takes none",
                 "no such container": "make",
             }

@@ -260,9 +260,9 @@ def rights() -> None:
 
 
 def as_documented(store: Consul, *rules: str) -> str:
-    """A token with these of the rules that docs/locks.md lists."""
-    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-        page = f.read().split("## Consul")[1].split("## ")[0]
+    """A token with these of the rules that docs/stores/consul.md lists."""
+    with open(os.path.join(ROOT, "docs", "stores", "consul.md")) as f:
+        page = f.read()
     missing = [r for r in rules if r not in page]
     same(missing, [], "documented: the page has the rules that are tried")
     made = store.call(
@@ -277,7 +277,7 @@ LISTERS = 'key_prefix "PREFIX" { policy = "read" }'
 
 
 def documented() -> None:
-    """A token that may do what docs/locks.md says, and no more."""
+    """A token that may do what docs/stores/consul.md says, and no more."""
     store = ConsulWithRights()
 
     def says(token: str, *args: str) -> tuple[int, str]:

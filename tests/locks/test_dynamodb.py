@@ -338,9 +338,9 @@ def own() -> None:
 
 
 def policy(*without: str) -> Any:
-    """The one of docs/locks.md. Moto knows no ARN of a table's item, and judges by actions."""
-    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-        text = '{ "Version"' + f.read().split("## DynamoDB")[1].split('{ "Version"')[1].split("\n\n")[0]
+    """The one of docs/stores/dynamodb.md. Moto knows no ARN of a table's item, and judges by actions."""
+    with open(os.path.join(ROOT, "docs", "stores", "dynamodb.md")) as f:
+        text = '{ "Version"' + f.read().split('{ "Version"')[1].split("\n\n")[0]
     p = json.loads(text.replace("arn:aws:dynamodb:REGION:ACCOUNT:table/TABLE", "*"))
     for s in p["Statement"]:
         s["Action"] = [a for a in s["Action"] if a not in without]
@@ -349,7 +349,7 @@ def policy(*without: str) -> Any:
 
 
 def rights() -> None:
-    """An account that may do what docs/locks.md says, and no more; and accounts that lack something of it."""
+    """An account that may do what docs/stores/dynamodb.md says, and no more; and accounts that lack something of it."""
     store = MotoDynamoDB()
     users = store.server.rights(
         documented=policy(), blind=policy("dynamodb:DescribeTable", "dynamodb:Scan"), reading=policy("dynamodb:PutItem")

@@ -193,7 +193,10 @@ def refusals() -> None:
             r, w = d.read(), d.write(record(), expected=at)
             same((r["outcome"], w["outcome"]), (read, wrote), f"refused: {what}")
             if what == "no rights":
-                ok(told(w, "refused", "docs/locks.md", "storage.objects.get"), "refused: it is said what is missing")
+                ok(
+                    told(w, "refused", "docs/stores/gcs.md", "storage.objects.get"),
+                    "refused: it is said what is missing",
+                )
         same(str(s.objects["k"][1]), at, "refused: nothing was written")
     for hosts, bucket, said in (
         (None, "Bucket", "name of a bucket"),

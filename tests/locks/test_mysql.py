@@ -61,7 +61,8 @@ def lunarch(*args: str) -> tuple[int, str]:
 
 
 def granted() -> None:
-    """The rights that docs/locks.md lists: with them a user runs, lists and examines; without one it is told which."""
+    """The rights that docs/stores/mysql.md lists: with them a user runs, lists and examines; without one it is told
+    which."""
     run, all = "SELECT, INSERT, UPDATE, CREATE", "SELECT, INSERT, UPDATE, CREATE, DELETE"
     with mysql_server("--innodb-flush-log-at-trx-commit=1") as server:
 
@@ -202,7 +203,7 @@ def elsewhere() -> None:
 
 
 def fenced() -> None:
-    """As docs/locks.md says: sharing the token's index entry holds up a term, and no renewal."""
+    """As docs/stores/mysql.md says: sharing the token's index entry holds up a term, and no renewal."""
     with mysql_server() as server:
         server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
         d = opened(f"mysql://luna@127.0.0.1:{server.port}/test#f")

@@ -47,8 +47,8 @@ def behind(server: Any, seconds: float) -> None:
 
 
 def docs(start: Any) -> Any:
-    """The line of docs/locks.md that begins so, as it is to be typed."""
-    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+    """The line of docs/stores/postgres.md that begins so, as it is to be typed."""
+    with open(os.path.join(ROOT, "docs", "stores", "postgres.md")) as f:
         return next(line.strip() for line in f if line.strip().startswith(start))
 
 
@@ -131,11 +131,11 @@ def login() -> None:
 
 
 def rights(server: Any, url: str) -> None:
-    """Who may not make the table is told what to do, and what docs/locks.md says is enough."""
+    """Who may not make the table is told what to do, and what docs/stores/postgres.md says is enough."""
     d = opened(url)
     w = d.write(term(), "")
     ok(
-        told(w, "permission denied", "docs/locks.md", outcome=("refused",)),
+        told(w, "permission denied", "docs/stores/postgres.md", outcome=("refused",)),
         "rights: who may not make the table is told how it is made",
     )
     server.sql(docs("CREATE TABLE lunarch_locks"))
@@ -143,7 +143,7 @@ def rights(server: Any, url: str) -> None:
     r = d.read()
     ok(told(r, "permission denied", outcome=("refused",)), "rights: who may not read it is told")
     server.sql(docs("GRANT SELECT").replace("elector", "luna"))
-    same(d.do("watch")["watching"], True, "rights: with those of docs/locks.md a lock can be watched")
+    same(d.do("watch")["watching"], True, "rights: with those of docs/stores/postgres.md a lock can be watched")
     w = tried(lambda: d.write(term(), ""))
     same((w["outcome"], d.read()["outcome"]), ("ok", "ok"), "rights: written, and read")
     same(d.write(record("a", token=w["token"]), w["version"])["outcome"], "ok", "rights: and renewed")
@@ -437,7 +437,7 @@ class Balancer(Server):
 
 def moved() -> None:
     """A balancer's name moves to another server, while the old one still takes writes: whether what is open is cut, as
-    docs/locks.md demands, or is limited in age, decides whether the old leader goes on."""
+    docs/stores/postgres.md demands, or is limited in age, decides whether the old leader goes on."""
     with Postgres() as old, Postgres() as new:
         for cut, age in (("", 0), ("", 1), ("on-marked-down shutdown-sessions", 0)):
             healthy = socket.create_server(("127.0.0.1", 0), backlog=100)  # as what says that the server is the primary

@@ -165,14 +165,14 @@ RIGHTS = [
 
 
 def rights(server: Redis, secret: str) -> None:
-    """The ones that docs/locks.md lists are enough, and each that is missing is told or done without."""
+    """The ones that docs/stores/redis.md lists are enough, and each that is missing is told or done without."""
     at = f"127.0.0.1:{server.port}"
-    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+    with open(os.path.join(ROOT, "docs", "stores", "redis.md")) as f:
         line = (
             "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch ~{NAME}:next "
             "resetchannels &{NAME}:changed &{NAME}:next:changed " + " ".join(RIGHTS)
         )
-        ok(line in f.read(), "rights: docs/locks.md has this line")
+        ok(line in f.read(), "rights: docs/stores/redis.md has this line")
 
     def user(name: str, *words: str) -> None:
         server.cli("ACL", "SETUSER", name, "reset", "on", ">pw", *words, password=secret)
@@ -194,7 +194,7 @@ def rights(server: Redis, secret: str) -> None:
     m = opened(f"redis://mute:pw@{at}/x")
     r = m.read()
     ok(
-        r["outcome"] == "refused" and "echo" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"],
+        r["outcome"] == "refused" and "echo" in r["err"]["text"] and "docs/stores/redis.md" in r["err"]["text"],
         "rights: without ECHO it is refused, and says why",
     )
     m.end()
@@ -210,7 +210,7 @@ def rights(server: Redis, secret: str) -> None:
     g = opened(f"redis://elsewhere:pw@{at}/x")
     r = g.read()
     ok(
-        r["outcome"] == "refused" and "NOPERM" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"],
+        r["outcome"] == "refused" and "NOPERM" in r["err"]["text"] and "docs/stores/redis.md" in r["err"]["text"],
         "rights: another key's user is refused",
     )
     same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
@@ -994,7 +994,7 @@ def listing() -> None:
         same(f.names("mine").get("names"), ["-a"], "list: who may SCAN may list")
         server.cli("ACL", "SETUSER", "lister", "-scan")
         r = f.names("mine")
-        ok(r["outcome"] == "refused" and "docs/locks.md" in r["err"]["text"], "list: who may not is told so")
+        ok(r["outcome"] == "refused" and "docs/stores/redis.md" in r["err"]["text"], "list: who may not is told so")
         for x in d, e, f:
             x.end()
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. What docs/locks.md says of
-rights and of replicated buckets is tried on moto. Its own cases, on an S3
-that goes wrong: test_s3_own.py."""
+"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. What docs/stores/s3.md says
+of rights and of replicated buckets is tried on moto. Its own cases, on an S3 that goes wrong: test_s3_own.py."""
 
 import json
 import os
@@ -41,9 +40,9 @@ def full_disk() -> None:
 
 
 def policy() -> Any:
-    """The one of docs/locks.md, for the lock "job"."""
-    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-        text = f.read().split("## S3")[1].split('{ "Version"')[1].split("\n\n")[0]
+    """The one of docs/stores/s3.md, for the lock "job"."""
+    with open(os.path.join(ROOT, "docs", "stores", "s3.md")) as f:
+        text = f.read().split('{ "Version"')[1].split("\n\n")[0]
     return json.loads('{ "Version"' + text.replace("BUCKET", s3_servers.BUCKET).replace("KEY", "job"))
 
 
@@ -218,7 +217,7 @@ def versioned_and_replicated(store: MotoS3) -> None:
 
 
 def rights() -> None:
-    """An account that may do what docs/locks.md says, and no more; and accounts that lack something of it."""
+    """An account that may do what docs/stores/s3.md says, and no more; and accounts that lack something of it."""
     store = MotoS3()
     versioned_and_replicated(store)
     users = store.server.rights(

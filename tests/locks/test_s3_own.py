@@ -312,7 +312,7 @@ def refusals() -> None:
         s3.forbids = {"PUT"}
         with opened(s3) as d:
             w = d.write(record())
-            ok(told(w, "refused", "AccessDenied", "docs/locks.md"), "refused: missing rights are told")
+            ok(told(w, "refused", "AccessDenied", "docs/stores/s3.md"), "refused: missing rights are told")
             s3.forbids = set()
             same(d.write(record())["outcome"], "ok", "refused: and given later they count")
         for status, body, outcome in (

@@ -47,7 +47,7 @@ int file_op_check_type(const char *dir, uint32_t f_type, struct err *err)
 		err, ERR_USAGE,
 		"%s is on a file system that other machines may share: %s (0x%x). There a file lock must be named with "
 		"?shared=link, by every candidate: without it, what a machine wrote that was cut off lands when it is back, "
-		"over the record of the next leader. Or use a store (docs/locks.md)",
+		"over the record of the next leader. Or use a store (docs/choose-a-store.md)",
 		dir, type->name, f_type);
 }
 

@@ -250,7 +250,7 @@ void pg_sql_judge(struct lock_about *about, const PGresult *r)
  * server that shuts down: they may come when the transaction is committed already. */
 static const struct pg_refusal refusals[] = {
 	{ "42501", LOCK_REFUSED, ERR_DENIED,
-	  ": the rights that a lock needs, and how to make its table, are in docs/locks.md; ?table=SCHEMA.NAME is another" },
+	  ": the rights that a lock needs, and how to make its table, are in docs/stores/postgres.md; ?table=SCHEMA.NAME is another" },
 	{ "3F000", LOCK_REFUSED, ERR_MISSING, ": make the schema first, or name another with ?table=SCHEMA.NAME" },
 	{ "42703", LOCK_REFUSED, ERR_FOREIGN,
 	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
@@ -258,7 +258,8 @@ static const struct pg_refusal refusals[] = {
 	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
 	{ "42883", LOCK_REFUSED, ERR_FOREIGN,
 	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
-	{ "42P10", LOCK_REFUSED, ERR_FOREIGN, ": the table has no unique name: how to make it is in docs/locks.md" },
+	{ "42P10", LOCK_REFUSED, ERR_FOREIGN,
+	  ": the table has no unique name: how to make it is in docs/stores/postgres.md" },
 	{ "42809", LOCK_REFUSED, ERR_FOREIGN, ": that is no table" },
 	{ "25006", LOCK_FAILED, ERR_FULL, ": the server takes no writes" },
 	{ "55P03", LOCK_FAILED, ERR_TIMEOUT, ": somebody's transaction holds the row" },

@@ -6,7 +6,7 @@
  * index of its own: so a transaction that holds FOR KEY SHARE on a row delays the next term, and no renewal.
  *
  * A server that is promoted is on a new timeline, and may lack the last records of the one before (how that is dealt
- * with: docs/locks.md, lock_failover.h). The table's row named '' is the mark. Its token is the timeline on which the
+ * with: docs/stores/postgres.md, lock_failover.h). The table's row named '' is the mark. Its token is the timeline on which the
  * table was last known to be. Its server is the name of the doubt that the last change of timeline left; '' is none. In
  * a lock's row, server is the doubt under which that row was last sound.
  *

@@ -1,6 +1,6 @@
 /* The lock in a Redis server: the record is the string at KEY, compared and swapped by a script on the server, which
  * also counts the token, in a hash beside it, and publishes the change. What a failover or a restart can lose is in
- * docs/locks.md. */
+ * docs/stores/redis.md. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
@@ -468,7 +468,7 @@ static void redis_on_ready(struct lock_call *c)
 	bool first = !l->user.op.sent;
 	lock_op_sent(&l->user.op);
 	/* A lease counts from before the Sentinels were asked: then it is over when the doubt of a server is that a later
-	 * majority has named (docs/locks.md). */
+	 * majority has named (docs/stores/redis.md). */
 	if (first && l->server->place.master)
 		l->user.op.sent_at = l->inquired_at;
 	if (l->user.op.link == l->asked)

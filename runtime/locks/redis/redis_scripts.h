@@ -23,7 +23,7 @@ const char *redis_word_at(const struct redisReply *r, size_t i);
 /* The same as a number; -1: it is none, or too large. */
 int64_t redis_number_at(const struct redisReply *r, size_t i);
 
-#define REDIS_RIGHTS ": docs/locks.md lists the rights that a lock needs"
+#define REDIS_RIGHTS ": docs/stores/redis.md lists the rights that a lock needs"
 
 /* What follows from an error. */
 struct redis_error {

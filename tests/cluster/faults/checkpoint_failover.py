@@ -81,8 +81,8 @@ class OnPostgres:
         return server.sql("SELECT record FROM lunarch_locks WHERE name = 'c'")
 
     def wait_for_copies(self) -> None:
-        """As docs/locks.md says."""
-        with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        """As docs/stores/postgres.md says."""
+        with open(os.path.join(ROOT, "docs", "stores", "postgres.md")) as f:
             setting = next(
                 line.strip() for line in f if line.strip().startswith("ALTER SYSTEM SET synchronous_standby_names")
             )
@@ -179,8 +179,8 @@ def goes_on(store: Any) -> None:
 
 
 def waited_for(store: Any) -> None:
-    """With the setting that docs/locks.md names, what the copy lacks was never said to be saved: the leader may die
-    too."""
+    """With the setting that docs/stores/postgres.md names, what the copy lacks was never said to be saved: the leader may
+    die too."""
     p = Pair(store, "copies are waited for", waits=True)
     a = p.enter("a")
     p.count_to(5)

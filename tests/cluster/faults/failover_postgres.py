@@ -43,14 +43,14 @@ class Pair(pairs.Pair):
 
 def old_primary() -> None:
     """It comes back as a primary: who has seen the promoted one does not go back to it. Who knows no better finds a
-    store that waits for its standby, with the setting that docs/locks.md names."""
+    store that waits for its standby, with the setting that docs/stores/postgres.md names."""
     f = Pair("old primary")
     way = Proxy(f.second.port)
     a = f.enter("a", f.first.port, way.port, times=PATIENT)
     ok(f.acts(1, "a"), f"{f.name}: a leads")
     wait_for(lambda: f.shows(f.second).get("holderIdentity") == "a")
     f.first.sql("ALTER SYSTEM SET log_connections = on")
-    with open(os.path.join(ROOT, "docs", "locks.md")) as docs:
+    with open(os.path.join(ROOT, "docs", "stores", "postgres.md")) as docs:
         f.first.sql(
             next(line.strip() for line in docs if line.strip().startswith("ALTER SYSTEM SET synchronous_standby_names"))
         )

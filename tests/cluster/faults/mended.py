@@ -29,7 +29,12 @@ DENIED = {
     "postgres": "authentication failed",
     "zookeeper": "refuses it",
 }
-REFUSED = {"etcd": "has no right", "redis": "docs/locks.md", "postgres": "docs/locks.md", "zookeeper": "refuses it"}
+REFUSED = {
+    "etcd": "has no right",
+    "redis": "docs/stores/redis.md",
+    "postgres": "docs/stores/postgres.md",
+    "zookeeper": "refuses it",
+}
 room = scratch()
 SOURCES = os.path.join(room, "nsswitch.conf")
 
