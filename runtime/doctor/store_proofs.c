@@ -157,7 +157,7 @@ void store_prove_deleted(struct store_trial *x)
 
 static enum lock_outcome next_write(struct lock_client *s, const struct version *expected)
 {
-	struct next_record n = { .who = { .identity = "lunarch doctor", .incarnation = "-" },
+	struct next_record n = { .who = { .identity = "lunarch doctor", .incarnation = "-", .address = "" },
 		                 .since_us = clock_wall_us(),
 		                 .wall_us = clock_wall_us(),
 		                 .lease_ms = 1000,

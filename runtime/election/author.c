@@ -192,8 +192,9 @@ static bool was_handed(const struct author *a, const struct record *r, const str
 /* Advice holds only for the write that carries it: what another process, or an earlier write, said is dropped. */
 static void author_advise(const struct author *a, struct record *r, const struct author_write *w)
 {
-	struct advice to = { .handed_over = was_handed(a, r, w) };
+	struct advice to = ADVICE_NONE;
 
+	to.handed_over = was_handed(a, r, w);
 	if (to.handed_over)
 		to.given = r->advice->given;
 	if (w->advice && w->what == LEASE_RENEW) {
@@ -201,15 +202,11 @@ static void author_advise(const struct author *a, struct record *r, const struct
 		to.wanted = w->advice->wanted;
 	} else if (w->advice && w->what == LEASE_RELEASE) {
 		to.given = w->advice->next;
-		to.given.address[0] = '\0'; /* only the identity and the incarnation say for which candidate it is */
+		to.given.address = ""; /* only the identity and the incarnation say for which candidate it is */
 		to.handed_over = w->hands_over;
 	}
-	free(r->advice);
-	r->advice = NULL;
-	if (!*to.given.identity && !*to.next.identity && !*to.wanted.name)
-		return;
-	r->advice = mem_zero(sizeof *r->advice);
-	*r->advice = to;
+	bool says = *to.given.identity || *to.next.identity || *to.wanted.name;
+	advice_replace(&r->advice, says ? &to : NULL);
 }
 
 void author_write(const struct author *a, struct record *r, const struct author_write *w)

@@ -89,9 +89,9 @@ struct elector {
 	/* Pokes (lease/poke.h). pokes NULL: there are none. */
 	struct poke_sockets *pokes;
 	struct poke_ear ear;
-	struct advice_candidate poke_to; /* whom the write under way concerns; its poke is "": nobody who hears one */
-	char poked_for[33];              /* the request to hand over of which a poke has told */
-	char *poke_trouble;              /* why it does not listen; NULL: it does, or need not */
+	struct advice *poke_to; /* its next: whom the write under way concerns; NULL: nobody who hears one */
+	char poked_for[33];     /* the request to hand over of which a poke has told */
+	char *poke_trouble;     /* why it does not listen; NULL: it does, or need not */
 	uint64_t pokes_sent, pokes_heard;
 	bool finishing, left;     /* LEASE_DO_FINISHED has come, and is passed on once the next record is settled */
 	struct instant finish_by; /* when LEASE_DO_FINISHED is passed on at the latest */

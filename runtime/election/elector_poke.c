@@ -32,7 +32,9 @@ void poke_listen(void *arg, struct advice_candidate *who)
 		poke_stop(e);
 	if (!e->pokes || e->contact.watching)
 		return;
-	if (poke_sockets_listen(e->pokes, &e->ear, e->lock->here, who->poke, who->poke_key, &err) == 0) {
+	if (poke_sockets_listen(e->pokes, &e->ear, e->lock->here, &err) == 0) {
+		who->poke = poke_ear_address(&e->ear);
+		who->poke_key = e->ear.gate.key;
 		mem_replace(&e->poke_trouble, NULL);
 		return;
 	}
@@ -70,28 +72,28 @@ void poke_plan(struct elector *e, enum lease_write what, const struct advice *ad
 {
 	const struct advice_candidate *who = e->pokes ? concerned(e, what, advice) : NULL;
 
-	e->poke_to = who ? *who : (struct advice_candidate){ .identity = "" };
-	if (strcmp(e->poke_to.incarnation, e->author.incarnation) == 0)
-		e->poke_to.poke[0] = '\0';
+	bool hears = who && *who->poke && strcmp(who->incarnation, e->author.incarnation) != 0;
+	advice_replace(&e->poke_to, hears ? &(struct advice){ .next = *who } : NULL);
 	if (who && what == LEASE_RENEW)
 		snprintf(e->poked_for, sizeof e->poked_for, "%s", advice->wanted.name);
 }
 
 void poke_tell(struct elector *e)
 {
-	const struct advice_candidate *to = &e->poke_to;
+	const struct advice_candidate *to = e->poke_to ? &e->poke_to->next : NULL;
 
-	if (!*to->poke)
+	if (!to)
 		return;
 	if (poke_sockets_send(e->pokes, e->lock->here, to->poke, to->poke_key)) {
 		e->pokes_sent++;
 		elector_say(e, LOG_DEBUG, "pokes", "%s is told at %s to look at the record", to->identity, to->poke);
 	}
-	e->poke_to.poke[0] = '\0';
+	advice_replace(&e->poke_to, NULL);
 }
 
 void poke_fini(struct elector *e)
 {
 	poke_stop(e);
+	free(e->poke_to);
 	free(e->poke_trouble);
 }

@@ -51,7 +51,8 @@ struct next_link {
 	struct instant since;    /* since when it is so, or since when this candidate has its role */
 	char wanted[33];         /* a standby: the request that the lock's record publishes; "": none */
 	struct {
-		char name[33], to[ADVICE_TEXT_MAX + 1]; /* "": whoever comes next */
+		char name[33];
+		char *to; /* "": whoever comes next. NULL: there was no request */
 		nsec timeout;
 	} request; /* the leader's own, the last one */
 };
@@ -234,6 +235,8 @@ static void start_write(struct next_link *l, const struct next_actions *a, struc
 {
 	struct record *r = l->written = mem_zero(sizeof *l->written);
 	struct next_record n = {
+		.who = ADVICE_NOBODY,
+		.answers = "",
 		.wall_us = clock_wall_us(),
 		.lease_ms = l->machine.options.lease / NSEC_PER_MS,
 		.retry_ms = l->machine.options.retry / NSEC_PER_MS,
@@ -248,14 +251,14 @@ static void start_write(struct next_link *l, const struct next_actions *a, struc
 	}
 	n.since_us = link_sight(l, &l->seen).mine ? l->seen.acquired_us : n.wall_us;
 	if (!a->nobody) {
-		advice_set(n.who.identity, l->author->identity);
-		advice_set(n.who.address, l->author->address);
-		snprintf(n.who.incarnation, sizeof n.who.incarnation, "%s", l->author->incarnation);
+		n.who.identity = l->author->identity;
+		n.who.address = l->author->address;
+		n.who.incarnation = l->author->incarnation;
 		n.who.priority = l->machine.priority;
 		l->cb->listen(l->arg, &n.who);
 	}
 	if (!a->nobody && a->answers && a->answers == next_record_request(l->wanted))
-		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);
+		n.answers = l->wanted;
 	next_record_fill(r, &n);
 	if (a->nobody && a->answers)
 		next_record_decline(r, l->wanted, l->lacks ? l->lacks : "");
@@ -305,7 +308,7 @@ static void link_publish(struct next_link *l)
 /* Whom the leader's request is for: whoever comes next, where it names nobody. */
 static const char *link_asked(const struct next_link *l)
 {
-	return *l->request.to ? l->request.to : l->seen.holder;
+	return l->request.to && *l->request.to ? l->request.to : l->seen.holder;
 }
 
 /* Why the one that it names says no, as N has it; NULL: it has not said so. */
@@ -415,9 +418,7 @@ void next_link_role(struct next_link *l, enum next_role role, uint64_t term)
 /* A record names only what fits into it. */
 static bool has_name(const struct next_link *l)
 {
-	char text[ADVICE_TEXT_MAX + 1];
-
-	return advice_set(text, l->author->identity) && advice_set(text, l->author->address);
+	return advice_fits(l->author->identity) && advice_fits(l->author->address);
 }
 
 void next_link_ready(struct next_link *l, const char *lacks, int64_t priority)
@@ -486,11 +487,12 @@ int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct
 		return err_set(err, ERR_MISSING, "%s", l->trouble);
 	if (l->machine.handed)
 		return err_set(err, ERR_USAGE, "the term is handed over already");
-	nonce_hex(l->request.name, sizeof l->request.name / 2);
-	l->request.timeout = timeout;
-	if (!advice_set(l->request.to, to))
+	if (!advice_fits(to))
 		return err_set(err, ERR_USAGE, "the identity %.100s is too long, or not UTF-8: no candidate has it",
 		               to);
+	nonce_hex(l->request.name, sizeof l->request.name / 2);
+	l->request.timeout = timeout;
+	mem_replace(&l->request.to, to);
 	link_step(l, (struct next_event){ .kind = NEXT_EV_HANDOVER,
 	                                  .request = next_record_request(l->request.name),
 	                                  .identity = *to ? next_record_identity(to) : 0,
@@ -515,14 +517,14 @@ bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *o
 	struct next_record n;
 	uint64_t request, identity;
 
-	*out = (struct advice){ .next = { .identity = "" } };
+	*out = (struct advice)ADVICE_NONE;
 	if (m->role != NEXT_LEADER || m->term != term)
 		return false; /* it has not heard of this term yet */
 	if (next && next->who == link_sight(l, &l->seen).who && next_record_read(&l->seen, &n))
 		out->next = n.who;
 	if (next_wants(m, clock_now(), &request, &identity) && request == next_record_request(l->request.name)) {
-		snprintf(out->wanted.name, sizeof out->wanted.name, "%s", l->request.name);
-		snprintf(out->wanted.identity, sizeof out->wanted.identity, "%s", link_asked(l));
+		out->wanted.name = l->request.name;
+		out->wanted.identity = link_asked(l);
 	}
 	return *out->next.identity || *out->wanted.name;
 }
@@ -625,6 +627,7 @@ void next_link_free(struct next_link *l)
 		l->lock->ops->close(l->lock);
 	drop_written(l);
 	record_fini(&l->seen);
+	free(l->request.to);
 	free(l->trouble);
 	free(l);
 }

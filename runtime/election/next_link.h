@@ -23,7 +23,8 @@ struct next_link_callbacks {
 	void (*not_handed_over)(void *arg, const char *why);
 	void (*settled)(void *arg);                              /* next_link_settled has become true */
 	void (*written)(void *arg, const struct lock_result *r); /* the store took a write, or takes none: WRITE_FULL */
-	/* This candidate is about to write itself into the record: fills poke and poke_key, or leaves them. */
+	/* This candidate is about to write itself into the record: sets poke and poke_key, which last until listen
+	 * returns and the record is filled, or leaves them. */
 	void (*listen)(void *arg, struct advice_candidate *who);
 	void (*agreed)(void *arg);   /* the leader has its yes: the lock is about to be released for this candidate */
 	void (*namesake)(void *arg); /* a leader: the record is written by another candidate with its identity */
@@ -64,7 +65,7 @@ int next_link_handover(struct next_link *l, const char *to, nsec timeout, struct
 
 /* ---- what the election asks it ---- */
 
-/* What a write of this term says: next, wanted. false: nothing. */
+/* What a write of this term says: next, wanted. Its texts are borrowed until the next next_link_ call. false: nothing. */
 bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *out);
 
 /* Whether the record no longer names this candidate, as far as it knows, so that nobody is sent to it after it has

@@ -222,12 +222,10 @@ static void port_close(struct poke_port *p)
 
 /* ---- listening and sending ---- */
 
-int poke_sockets_listen(struct poke_sockets *all, struct poke_ear *ear, const char *here, char *address, char *key,
-                        struct err *err)
+int poke_sockets_listen(struct poke_sockets *all, struct poke_ear *ear, const char *here, struct err *err)
 {
 	const char *host = *all->host ? all->host : here;
 
-	*address = *key = '\0';
 	if (!*host)
 		return err_set(err, ERR_MISSING,
 		               "--poke auto: it is not known by which address of this machine the store is reached; "
@@ -246,8 +244,6 @@ int poke_sockets_listen(struct poke_sockets *all, struct poke_ear *ear, const ch
 	}
 	if (!*ear->gate.key)
 		nonce_hex(ear->gate.key, POKE_KEY / 2);
-	snprintf(address, POKE_ADDRESS + 1, "%s", ear->port->address);
-	snprintf(key, POKE_KEY + 1, "%s", ear->gate.key);
 	return 0;
 }
 

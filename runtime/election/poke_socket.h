@@ -31,10 +31,9 @@ struct poke_sockets *poke_sockets_new(struct ev_loop *loop, const char *where, s
 void poke_sockets_free(struct poke_sockets *all); /* NULL: nothing; after its ears are closed */
 
 /* Listens, opens the socket if need be, and draws a new key if the last one is spent. here: this machine's address by
- * which the store is reached, "" if that is not known. address and key: to be published; POKE_ADDRESS + 1 and
- * POKE_KEY + 1 bytes. -1 with *err: it does not listen, and both are "". */
-int poke_sockets_listen(struct poke_sockets *all, struct poke_ear *ear, const char *here, char *address, char *key,
-                        struct err *err);
+ * which the store is reached, "" if that is not known. poke_ear_address and gate.key are to be published then. -1 with
+ * *err: it does not listen. */
+int poke_sockets_listen(struct poke_sockets *all, struct poke_ear *ear, const char *here, struct err *err);
 void poke_ear_close(struct poke_sockets *all, struct poke_ear *ear); /* it need not listen */
 
 /* Where it listens, as it is published; borrowed until it is closed. "": it does not. */

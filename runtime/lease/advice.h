@@ -18,13 +18,19 @@ struct json_t; /* jansson's */
 #define ADVICE_PRIORITY_MAX 1000000000 /* and at least -1000000000 */
 #define ADVICE_MAX_BYTES (12 * 1024)   /* all the advice of a record as it is printed is shorter */
 
+/* A process may keep thousands of these, so the texts are as long as what they say. They are borrowed, but for those of
+ * advice_copy. */
 struct advice_candidate {
-	char identity[ADVICE_TEXT_MAX + 1]; /* "": nobody */
-	char incarnation[37];
-	char address[ADVICE_TEXT_MAX + 1]; /* "": none */
+	const char *identity; /* "": nobody */
+	const char *incarnation;
+	const char *address; /* "": none */
 	int64_t priority;
-	char poke[POKE_ADDRESS + 1], poke_key[POKE_KEY + 1]; /* where it hears a poke, and by which key; "": nowhere */
+	const char *poke, *poke_key; /* where it hears a poke, and by which key; "": nowhere */
 };
+#define ADVICE_NOBODY                                                                        \
+	{                                                                                    \
+		.identity = "", .incarnation = "", .address = "", .poke = "", .poke_key = "" \
+	}
 
 /* Each part names the term that wrote it, and counts only in that term. A version of Lunarch that does not know the
  * part keeps it in its records, as it keeps every unknown field. */
@@ -35,18 +41,34 @@ struct advice {
 	 * which the lock was released repeats this in its own term, since a standby may never see the release. */
 	bool handed_over;
 	struct {
-		char name[33]; /* of the request; 32 hex digits. "": nobody is wanted */
-		char identity[ADVICE_TEXT_MAX + 1];
+		const char *name; /* of the request; 32 hex digits. "": nobody is wanted */
+		const char *identity;
 	} wanted; /* M, "wanted": whom the leader wants as next */
 	struct {
 		bool is; /* the record is N: it holds a candidate, or nobody, and no election */
 		int64_t priority;
-		char poke[POKE_ADDRESS + 1], poke_key[POKE_KEY + 1]; /* the candidate's */
-		char answers[33];  /* the name of the request that this write of N answers; "": none */
-		char declines[33]; /* the request that the wanted candidate declines, whichever candidate N holds */
-		char why[ADVICE_TEXT_MAX + 1]; /* why it declines */
-	} nomination;                          /* N, "nomination" */
+		const char *poke, *poke_key; /* the candidate's */
+		const char *answers;         /* the name of the request that this write of N answers; "": none */
+		const char *declines; /* the request that the wanted candidate declines, whichever candidate N holds */
+		const char *why;      /* why it declines */
+	} nomination;                 /* N, "nomination" */
 };
+#define ADVICE_NONE                                                                                  \
+	{                                                                                            \
+		.next = ADVICE_NOBODY, .given = ADVICE_NOBODY, .wanted = { "", "" }, .nomination = { \
+			.poke = "",                                                                  \
+			.poke_key = "",                                                              \
+			.answers = "",                                                               \
+			.declines = "",                                                              \
+			.why = ""                                                                    \
+		}                                                                                    \
+	}
+
+/* The same in one block of memory, with its texts: free() it. A text that is NULL becomes "". a: NULL gives NULL. */
+struct advice *advice_copy(const struct advice *a);
+
+/* Frees *slot and puts a copy of a there, which may borrow texts of *slot, or be NULL. */
+void advice_replace(struct advice **slot, const struct advice *a);
 
 enum advice_part { ADVICE_NEXT, ADVICE_FOR, ADVICE_WANTED, ADVICE_NOMINATION };
 
@@ -60,5 +82,5 @@ bool advice_has(const struct advice *a, enum advice_part part);
 /* Adds the part, which must be there, as a JSON object in one line. */
 void advice_print(struct buf *b, const struct advice *a, enum advice_part part, uint64_t term);
 
-/* Sets an identity or an address. false: the text is too long, or not UTF-8; then it is "". */
-bool advice_set(char to[ADVICE_TEXT_MAX + 1], const char *text);
+/* Whether text may be an identity or an address: it is UTF-8, and not too long. */
+bool advice_fits(const char *text);

@@ -13,6 +13,8 @@ void next_record_fill(struct record *r, const struct next_record *n)
 	r->extra = NULL;
 	record_clear(r);
 	r->extra = kept;
+	struct advice a = ADVICE_NONE;
+
 	mem_replace(&r->holder, n->who.identity);
 	mem_replace(&r->address, n->who.address);
 	snprintf(r->incarnation, sizeof r->incarnation, "%s", n->who.incarnation);
@@ -20,18 +22,21 @@ void next_record_fill(struct record *r, const struct next_record *n)
 	r->renewed_us = n->wall_us;
 	r->lease_ms = n->lease_ms;
 	r->retry_ms = n->retry_ms;
-	r->advice = mem_zero(sizeof *r->advice);
-	r->advice->nomination.is = true;
-	r->advice->nomination.priority = n->who.priority;
-	snprintf(r->advice->nomination.poke, sizeof n->who.poke, "%s", n->who.poke);
-	snprintf(r->advice->nomination.poke_key, sizeof n->who.poke_key, "%s", n->who.poke_key);
-	snprintf(r->advice->nomination.answers, sizeof r->advice->nomination.answers, "%s", n->answers);
+	a.nomination.is = true;
+	a.nomination.priority = n->who.priority;
+	a.nomination.poke = n->who.poke;
+	a.nomination.poke_key = n->who.poke_key;
+	a.nomination.answers = n->answers;
+	advice_replace(&r->advice, &a);
 }
 
 void next_record_decline(struct record *r, const char *request, const char *why)
 {
-	snprintf(r->advice->nomination.declines, sizeof r->advice->nomination.declines, "%s", request);
-	advice_set(r->advice->nomination.why, why);
+	struct advice a = *r->advice;
+
+	a.nomination.declines = request;
+	a.nomination.why = advice_fits(why) ? why : "";
+	advice_replace(&r->advice, &a);
 }
 
 /* An election's record has a term, and says its state. These two tell it from an N even where an older version has
@@ -46,22 +51,24 @@ bool next_record_read(const struct record *r, struct next_record *out)
 	const struct advice *a = r->advice;
 
 	*out = (struct next_record){
-		.since_us = r->acquired_us, .wall_us = r->renewed_us, .lease_ms = r->lease_ms, .retry_ms = r->retry_ms
+		.who = ADVICE_NOBODY,
+		.answers = "",
+		.since_us = r->acquired_us,
+		.wall_us = r->renewed_us,
+		.lease_ms = r->lease_ms,
+		.retry_ms = r->retry_ms,
 	};
 	if (!next_record_is(r))
 		return false;
-	if (!*r->holder)
+	if (!*r->holder || !*r->incarnation || !advice_fits(r->holder) || !advice_fits(r->address))
 		return true;
-	if (!*r->incarnation || !advice_set(out->who.identity, r->holder) ||
-	    !advice_set(out->who.address, r->address)) {
-		out->who = (struct advice_candidate){ .identity = "" };
-		return true;
-	}
-	snprintf(out->who.incarnation, sizeof out->who.incarnation, "%s", r->incarnation);
-	out->who.priority = a->nomination.priority;
-	snprintf(out->who.poke, sizeof out->who.poke, "%s", a->nomination.poke);
-	snprintf(out->who.poke_key, sizeof out->who.poke_key, "%s", a->nomination.poke_key);
-	snprintf(out->answers, sizeof out->answers, "%s", a->nomination.answers);
+	out->who = (struct advice_candidate){ .identity = r->holder,
+		                              .incarnation = r->incarnation,
+		                              .address = r->address,
+		                              .priority = a->nomination.priority,
+		                              .poke = a->nomination.poke,
+		                              .poke_key = a->nomination.poke_key };
+	out->answers = a->nomination.answers;
 	return true;
 }
 

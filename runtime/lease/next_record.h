@@ -7,15 +7,15 @@
 #include "lease/next.h"
 #include "lease/record.h"
 
-struct next_record {
+struct next_record {                 /* its texts are borrowed */
 	struct advice_candidate who; /* nobody: N is written empty */
-	char answers[33];
+	const char *answers;
 	int64_t since_us, wall_us;  /* when it became next, and now, by the wall clock */
 	int64_t lease_ms, retry_ms; /* for people, and for other programs; no wait depends on them */
 };
 
 /* Makes the record say this; it does not set the write's name. Unknown fields are kept. It has no term, token or
- * process, so no election takes it for its own. */
+ * process, so no election takes it for its own. n borrows nothing of r. */
 void next_record_fill(struct record *r, const struct next_record *n);
 
 /* Declines a request in an N. The N may hold another candidate than the one that the request is for. */
@@ -24,7 +24,7 @@ void next_record_decline(struct record *r, const char *request, const char *why)
 /* Whether the record is an N: not an election's, which must leave it alone. */
 bool next_record_is(const struct record *r);
 
-/* The same as next_record_is; fills *out with what the record says. false: it belongs to an election or another
+/* The same as next_record_is; fills *out with what the record says, whose texts it borrows. false: it belongs to an election or another
  * program, and must be left alone. */
 bool next_record_read(const struct record *r, struct next_record *out);
 

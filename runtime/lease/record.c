@@ -129,11 +129,7 @@ void record_copy(struct record *to, const struct record *from)
 	for (size_t i = 0; i < FIELDS; i++)
 		if ((text = heap_text(&copy, &fields[i])))
 			*text = mem_dup(*text);
-	copy.advice = NULL;
-	if (from->advice) {
-		copy.advice = mem_zero(sizeof *copy.advice);
-		*copy.advice = *from->advice;
-	}
+	copy.advice = advice_copy(from->advice);
 	copy.extra = json_deep_copy(from->extra);
 	release(to);
 	*to = copy;

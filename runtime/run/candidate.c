@@ -160,7 +160,7 @@ static const struct term_ops candidate_ops = {
 /* The place of the request with this ticket; ticket 0: a free place. NULL: there is none. */
 static uint64_t *candidate_asked(struct candidate *p, uint64_t ticket)
 {
-	for (size_t i = 0; i < CANDIDATE_ASKED; i++)
+	for (size_t i = 0; p->asked && i < CANDIDATE_ASKED; i++)
 		if (p->asked[i] == ticket)
 			return &p->asked[i];
 	return NULL;
@@ -168,11 +168,13 @@ static uint64_t *candidate_asked(struct candidate *p, uint64_t ticket)
 
 int candidate_ask(struct candidate *p, const struct control_request *q, struct err *err)
 {
-	uint64_t *place = candidate_asked(p, 0);
 	struct buf m = { 0 };
 
 	if (p->term.hooks.state != TERM_LEADING || !life_ready(&p->run->life, p->number))
 		return err_set(err, ERR_CANCELLED, "the term is ending");
+	if (!p->asked)
+		p->asked = mem_zero(CANDIDATE_ASKED * sizeof *p->asked);
+	uint64_t *place = candidate_asked(p, 0);
 	if (!place)
 		return err_set(err, ERR_FULL, "%d requests wait for the script already", CANDIDATE_ASKED);
 	*place = q->ticket;
@@ -228,13 +230,15 @@ static void candidate_asked_in_vain(struct candidate *p, const char *why)
 {
 	struct buf reply = { 0 };
 
+	if (!p->asked)
+		return;
 	control_refuse(&reply, "%s", why);
-	for (size_t i = 0; i < CANDIDATE_ASKED; i++) {
+	for (size_t i = 0; i < CANDIDATE_ASKED; i++)
 		if (p->asked[i])
 			control_answer(p->run->program.control, p->asked[i], &reply);
-		p->asked[i] = 0;
-	}
 	buf_fini(&reply);
+	free(p->asked);
+	p->asked = NULL;
 }
 
 /* ---- what happens to it ---- */
@@ -436,6 +440,7 @@ void candidate_free(struct candidate *p)
 	script_metrics_fini(&p->metrics);
 	script_jobs_clear(&p->jobs);
 	free(p->script_error);
+	free(p->asked);
 	free(p->lock);
 	free(p);
 }

@@ -28,8 +28,10 @@ struct candidate { /* read by its users; number and election are theirs */
 	struct term_supervision term;
 	struct script_metrics metrics;
 	struct script_jobs jobs;
-	uint64_t asked[CANDIDATE_ASKED]; /* tickets of what its script was asked for, and has not replied to; 0: none */
-	char *script_error;              /* the last one of a hook or a task; NULL: there was none */
+	/* Tickets of what its script was asked for, and has not replied to; 0: none. CANDIDATE_ASKED of them; NULL: nothing
+	 * was asked in this term. */
+	uint64_t *asked;
+	char *script_error; /* the last one of a hook or a task; NULL: there was none */
 	struct instant script_error_at;
 };
 

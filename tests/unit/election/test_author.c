@@ -44,7 +44,7 @@ static void terms(void)
 	begin(&a, &r, "a", false);
 	mem_replace(&r.holder, "b");
 	mem_replace(&r.forced, "by somebody");
-	r.advice = mem_zero(sizeof *r.advice);
+	advice_replace(&r.advice, &(struct advice)ADVICE_NONE);
 	r.transitions = 4;
 	struct author_write w = acquisition(9);
 	author_write(&a, &r, &w);
@@ -179,10 +179,14 @@ static void advises(void)
 {
 	struct author a;
 	struct record r;
-	struct advice advice = { .next = { .identity = "n", .incarnation = "00-1", .address = "n:1", .priority = 4 },
-		                 .wanted = { .name = "00ff", .identity = "n" } };
+	struct advice advice = ADVICE_NONE;
 	struct author_write w = acquisition(9);
 
+	advice.next.identity = advice.wanted.identity = "n";
+	advice.next.incarnation = "00-1";
+	advice.next.address = "n:1";
+	advice.next.priority = 4;
+	advice.wanted.name = "00ff";
 	begin(&a, &r, "a", false);
 	w.advice = &advice;
 	author_write(&a, &r, &w);
@@ -206,9 +210,11 @@ static void handed(void)
 {
 	struct author a;
 	struct record r;
-	struct advice advice = { .next = { .identity = "a", .incarnation = "i1" } };
+	struct advice advice = ADVICE_NONE;
 	struct author_write w = acquisition(9);
 
+	advice.next.identity = "a";
+	advice.next.incarnation = "i1";
 	begin(&a, &r, "a", false);
 	r.state = RECORD_RELEASED;
 	w.what = LEASE_RELEASE;
@@ -227,9 +233,7 @@ static void handed(void)
 	ok(!r.advice, "and no longer");
 	end(&a, &r);
 	begin(&a, &r, "a", false);
-	r.advice = mem_zero(sizeof *r.advice);
-	r.advice->handed_over = true;
-	advice_set(r.advice->given.identity, "b");
+	advice_replace(&r.advice, &(struct advice){ .handed_over = true, .given = { .identity = "b" } });
 	w = acquisition(10);
 	author_write(&a, &r, &w);
 	ok(!r.advice, "what was for another one is not said again");

@@ -587,8 +587,9 @@ static void taken_name(void)
 	struct told told;
 	struct candidate c;
 	struct elector_status s;
-	struct next_record named = { .who = { .identity = "b",
-		                              .incarnation = "00000000-0000-4000-8000-000000000000" } };
+	struct next_record named = {
+		.who = { .identity = "b", .address = "", .incarnation = "00000000-0000-4000-8000-000000000000" }
+	};
 	struct record r;
 
 	record_init(&r);

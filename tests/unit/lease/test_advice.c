@@ -163,28 +163,25 @@ static void damaged(void)
 
 static void sizes(void)
 {
-	char text[ADVICE_TEXT_MAX + 2], to[ADVICE_TEXT_MAX + 1];
+	char text[ADVICE_TEXT_MAX + 2], poke[POKE_ADDRESS + 1];
 	struct record r, back;
 
 	memset(text, '\x01', sizeof text);
 	text[sizeof text - 1] = '\0';
-	ok(!advice_set(to, text) && !*to, "an identity of 256 bytes is none");
+	ok(!advice_fits(text), "an identity of 256 bytes is none");
 	text[sizeof text - 2] = '\0';
-	ok(advice_set(to, text) && strcmp(to, text) == 0, "one of 255 is");
-	ok(!advice_set(to, "\xff") && !*to, "one that is not UTF-8 is none, since it would not come back as it went");
+	ok(advice_fits(text), "one of 255 is");
+	ok(!advice_fits("\xff"), "one that is not UTF-8 is none, since it would not come back as it went");
 	record_init(&r), record_init(&back);
 	r.term = UINT64_C(9223372036854775807);
-	r.advice = mem_zero(sizeof *r.advice);
-	struct advice *a = r.advice;
-	advice_set(a->next.identity, text), advice_set(a->next.address, text), advice_set(a->given.identity, text);
-	advice_set(a->wanted.identity, text);
-	strcpy(a->next.poke_key, HEX), strcpy(a->nomination.poke_key, HEX);
-	memset(a->next.poke, '\x01', sizeof a->next.poke - 1);
-	memset(a->nomination.poke, '\x01', sizeof a->nomination.poke - 1);
-	strcpy(a->next.incarnation, UUID), strcpy(a->given.incarnation, UUID);
-	strcpy(a->wanted.name, HEX), strcpy(a->nomination.answers, HEX);
-	a->nomination.is = true;
-	a->nomination.priority = a->next.priority = -ADVICE_PRIORITY_MAX;
+	memset(poke, '\x01', sizeof poke - 1);
+	poke[sizeof poke - 1] = '\0';
+	struct advice a = { .next = { text, UUID, text, -ADVICE_PRIORITY_MAX, poke, HEX },
+		            .given = { .identity = text, .incarnation = UUID },
+		            .handed_over = true,
+		            .wanted = { HEX, text },
+		            .nomination = { true, -ADVICE_PRIORITY_MAX, poke, HEX, HEX, HEX, text } };
+	advice_replace(&r.advice, &a);
 	char *printed = record_print(&r);
 	struct advice *with = r.advice;
 	r.advice = NULL;
@@ -199,7 +196,8 @@ static void sizes(void)
 
 static void nominations(void)
 {
-	struct next_record n = { .since_us = 1714564800000000,
+	struct next_record n = { .who = { "b", UUID, "b:1", 5, "[::1]:4000", HEX },
+		                 .since_us = 1714564800000000,
 		                 .wall_us = 1714564802000000,
 		                 .lease_ms = 15000,
 		                 .retry_ms = 2000,
@@ -208,10 +206,6 @@ static void nominations(void)
 	struct record r, back;
 
 	record_init(&r), record_init(&back);
-	advice_set(n.who.identity, "b"), advice_set(n.who.address, "b:1");
-	strcpy(n.who.poke, "[::1]:4000"), strcpy(n.who.poke_key, HEX);
-	strcpy(n.who.incarnation, UUID);
-	n.who.priority = 5;
 	parse(&r, "{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"zebra\":1}");
 	next_record_fill(&r, &n);
 	char *text = record_print(&r);
@@ -224,7 +218,7 @@ static void nominations(void)
 	free(text);
 	back.term = 1;
 	ok(!next_record_read(&back, &found), "an election that an older version led on it makes it foreign");
-	n.who = (struct advice_candidate){ .identity = "" };
+	n.who = (struct advice_candidate)ADVICE_NOBODY;
 	next_record_fill(&r, &n);
 	ok(next_record_read(&r, &found) && !*found.who.identity, "an empty one names nobody");
 	ok(parse_with(&back, "\"address\":\"x\"") == 0 && !next_record_read(&back, &found),

@@ -573,14 +573,15 @@ static void priority_rules(void)
 /* What records show is what the machine is told. */
 static void record_rules(void)
 {
-	struct next_record n = { .answers = "00ff" };
+	struct next_record n = { .who = ADVICE_NOBODY, .answers = "00ff" };
+	struct advice says = ADVICE_NONE;
 	struct record r;
 
 	record_init(&r);
 	is_int(next_record_sight(NULL, "a", UUID).kind, NEXT_ABSENT, "no record is an absent one");
 	is_int(next_record_sight(&r, "a", UUID).kind, NEXT_FOREIGN, "another record is foreign");
-	advice_set(n.who.identity, "a");
-	memcpy(n.who.incarnation, UUID, sizeof UUID);
+	n.who.identity = "a";
+	n.who.incarnation = UUID;
 	n.who.priority = 3;
 	next_record_fill(&r, &n);
 	struct next_sight sight = next_record_sight(&r, "a", UUID);
@@ -595,10 +596,10 @@ static void record_rules(void)
 	memcpy(r.incarnation, OTHER_UUID, sizeof OTHER_UUID);
 	r.term = 4;
 	ok(!next_record_other_first(&r, "a", UUID) && !next_record_news(&r, "a").next, "no advice names nobody");
-	r.advice = mem_zero(sizeof *r.advice);
-	r.advice->next = n.who;
-	memcpy(r.advice->wanted.name, "00ff", 5);
-	advice_set(r.advice->wanted.identity, "a");
+	says.next = n.who;
+	says.wanted.name = "00ff";
+	says.wanted.identity = "a";
+	advice_replace(&r.advice, &says);
 	struct next_news news = next_record_news(&r, "a");
 	ok(news.held && news.term == 4 && news.next == sight.who && news.next_priority == 3 && news.wanted_mine &&
 	           news.wanted == next_record_request("00ff"),
@@ -609,7 +610,8 @@ static void record_rules(void)
 	   "when its lease runs out all but the next hold back");
 	mem_replace(&r.holder, "");
 	ok(!next_record_other_first(&r, "b", UUID), "a release that names nobody lets all try");
-	r.advice->given = n.who;
+	says.given = n.who;
+	advice_replace(&r.advice, &says);
 	ok(next_record_other_first(&r, "b", UUID) && !next_record_other_first(&r, "a", UUID),
 	   "one that names somebody, that one");
 	ok(!next_record_news(&r, "b").handed_over, "which may be after any term");

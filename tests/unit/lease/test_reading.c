@@ -25,9 +25,7 @@ static void fill(struct record *r)
 	strcpy(r->write, "0123456789abcdef0123456789abcdef");
 	r->writes = 7;
 	r->pid = 1234;
-	r->advice = mem_zero(sizeof *r->advice);
-	advice_set(r->advice->next.identity, "next \"one\"");
-	strcpy(r->advice->next.incarnation, "0-2");
+	advice_replace(&r->advice, &(struct advice){ .next = { .identity = "next \"one\"", .incarnation = "0-2" } });
 }
 
 static bool same(const struct record *a, const struct record *b)

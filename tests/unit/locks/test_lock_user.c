@@ -121,8 +121,8 @@ static void fill_term(struct record *r, int64_t token)
 static void fill_next(struct record *r)
 {
 	record_init(r);
-	next_record_fill(r,
-	                 &(struct next_record){ .who = { .identity = "zoe", .incarnation = "1" }, .lease_ms = 15000 });
+	next_record_fill(r, &(struct next_record){ .who = { .identity = "zoe", .incarnation = "1", .address = "" },
+	                                           .lease_ms = 15000 });
 }
 
 static void start_write(struct record *r, bool durable)
