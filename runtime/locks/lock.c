@@ -184,8 +184,11 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 {
 	const char *text, *opened;
 	const struct lock_ops *ops = ops_of_url(url, &text, &opened, err);
+	struct lock *l = ops ? ops->open(env, opened, err) : NULL;
 
-	return ops ? ops->open(env, opened, err) : NULL;
+	if (l)
+		l->url = mem_resize(l->url, strlen(l->url) + 1); /* it was printed into a larger buffer */
+	return l;
 }
 
 struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err)

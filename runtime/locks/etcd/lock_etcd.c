@@ -372,6 +372,13 @@ static bool etcd_is_elsewhere(const struct etcd_lock *l, const void *answer, str
 	return true;
 }
 
+/* The request need not be sent again. A process may have thousands of locks. */
+static void etcd_take(struct etcd_lock *l, void *answer)
+{
+	buf_fini(&l->request);
+	l->ask->take(l, answer);
+}
+
 static void etcd_on_ended(struct grpc_call *c, const struct grpc_end *end)
 {
 	struct etcd_lock *l = etcd_of_grpc(c);
@@ -391,7 +398,7 @@ static void etcd_on_ended(struct grpc_call *c, const struct grpc_end *end)
 		if (etcd_is_elsewhere(l, answer, &m))
 			etcd_go_elsewhere(l, &m, false);
 		else if (answer && l->answers == 1)
-			l->ask->take(l, answer);
+			etcd_take(l, answer);
 		else
 			etcd_on_nonsense(l);
 		break;

@@ -55,7 +55,8 @@ struct redis_lock {
 	struct lock_link *used;     /* on which it is asked; held: the Sentinels may name another server meanwhile */
 	char epoch[24];             /* of the Sentinels' choice; "": there are none */
 	bool whole;                 /* a script is sent as its text: the server did not know the digest */
-	struct lock_result written;
+	struct version written;     /* what the write script has made, and its token */
+	int64_t token;
 	char cursor[24]; /* where the list goes on */
 	int steps;       /* of it, that were done */
 };
@@ -298,8 +299,8 @@ static void redis_on_found(struct redis_lock *l, const redisReply *r)
 
 static void redis_on_written(struct redis_lock *l, const redisReply *r)
 {
-	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = redis_number_at(r, 2) };
-	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
+	snprintf(l->written.text, sizeof l->written.text, "%s", redis_word_at(r, 1));
+	l->token = redis_number_at(r, 2);
 	lock_failover_see(&l->user.doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
 	snprintf(l->home, sizeof l->home, "%s%s", l->history, l->epoch);
@@ -309,7 +310,7 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 		redis_send_wait(l);
 		return;
 	}
-	lock_op_finish(&l->user.op, &l->written);
+	lock_user_wrote(&l->user, l->written.text, l->token);
 }
 
 static void redis_on_advised(struct redis_lock *l, const redisReply *r)
@@ -399,7 +400,7 @@ static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 	else if (l->stage == REDIS_SETTLED)
 		redis_go_on(l, REDIS_READ);
 	else
-		lock_op_finish(&l->user.op, &l->written);
+		lock_user_wrote(&l->user, l->written.text, l->token);
 }
 
 static void redis_on_info(struct redis_lock *l, const redisReply *r)
