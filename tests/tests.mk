@@ -21,11 +21,12 @@ $(BUILD)/hasty/term_hooks.o: runtime/term/term_hooks.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DTERM_BACK_OFF_FIRST_MS=20 -MMD -MP -c -o $@ $<
 
-SIM_SRC := $(patsubst %,tests/sim/%.c,sim sim_next main) $(patsubst %,runtime/lease/%.c,lease lease_times lease_waits next poke) runtime/locks/lock_failover.c $(patsubst %,runtime/base/%.c,clock err)
-$(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.h,lease lease_internal next poke) runtime/locks/lock_failover.h
+SIM_SRC := $(patsubst %,tests/sim/%.c,sim sim_fence sim_next main) $(patsubst %,runtime/lease/%.c,lease lease_times lease_waits next poke debt debt_record record record_time advice past) \
+           runtime/locks/lock_failover.c $(patsubst %,runtime/base/%.c,clock err buf mem json_bound json_out)
+$(BUILD)/sim: $(SIM_SRC) $(wildcard tests/sim/*.h) $(patsubst %,runtime/lease/%.h,lease lease_internal next poke debt debt_record record) runtime/locks/lock_failover.h
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(SIM_SRC)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim $(ALL_LDFLAGS) -o $@ $(SIM_SRC) $(LDLIBS)
 
 # Programs that have every mutant of their sources in them (tests/sim/mutants.py, which writes those sources, says which these are in
 # MUTATED, and asks for the programs). What has no mutant is the plain program's. A mutant is waited for less than the program as it is.
@@ -45,7 +46,7 @@ $(M)/tests/%: tests/unit/%.c tests/lib/tap.h $(MUTATED_OBJ) $(LIBOBJ) $(BUILD)/m
 	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(filter-out $(M)/obj/tests/%,$(MUTATED_OBJ)) $(BUILD)/modules.a $(filter-out $(MUTATED:runtime/%=$(BUILD)/obj/%.o),$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)
 
 $(M)/sim: $(SIM_SRC) $(MUTATED_OBJ)
-	$(Q)$(CC) $(M_CFLAGS) -o $@ $(filter-out $(MUTATED:%=%.c),$(SIM_SRC)) $(filter $(SIM_SRC:%.c=$(M)/obj/%.o),$(MUTATED_OBJ)) $(M)/obj/chosen.o
+	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter-out $(MUTATED:%=%.c),$(SIM_SRC)) $(filter $(SIM_SRC:%.c=$(M)/obj/%.o),$(MUTATED_OBJ)) $(M)/obj/chosen.o $(LDLIBS)
 
 $(M)/lua/%/program: $(M)/lua/%/prelude.c $(M)/obj/chosen.o $(LIBOBJ) $(BUILD)/modules.a
 	$(Q)$(CC) $(M_CFLAGS) $(ALL_LDFLAGS) -o $@ $(LUA_TEST) $< $(M)/obj/chosen.o $(BUILD)/modules.a $(filter-out $(BUILD)/obj/prelude.o,$(LIBOBJ)) $(MODULE_LIBS) $(LDLIBS)

@@ -18,6 +18,9 @@ return function(natives)
 				.. (s.previous_holder and ", last led by " .. plain(s.previous_holder) or "")
 				.. (s.forced and "; by force, " .. plain(s.forced) or "")
 		end
+		if s.state == "fencing" then
+			return "nobody leads: " .. plain(s.holder) .. " holds the lease, and fences earlier holders before its term begins"
+		end
 		return plain(s.holder) .. " leads" .. (s.token and ", token " .. s.token or "") .. (s.term and ", term " .. s.term or "")
 			.. (s.address and ", at " .. plain(s.address) or "")
 			.. (s.state ~= "overdue" and "" or s.watched == "silent" and ": but it has not renewed for its lease"
@@ -61,6 +64,16 @@ return function(natives)
 			.. line("for", s.released_for)
 	end
 
+	-- Who may still act. The holder's own entry is there for as long as it leads, and says nothing.
+	local function unfenced(s)
+		local out = {}
+		for _, o in ipairs(s.unfenced or {}) do
+			out[#out + 1] = not o.own and line("unfenced", o.identity .. (o.token and ", token " .. o.token or "")
+				.. (o.address and ", at " .. o.address or "")) or nil
+		end
+		return table.concat(out)
+	end
+
 	local function nomination(s)
 		local n = s.nomination
 		return line("record", s.lock) .. line("of", "who comes next in an election. It is no lock: that is beside it")
@@ -80,6 +93,7 @@ return function(natives)
 			return nomination(s)
 		end
 		local head = line("lock", s.lock) .. line("leader", s.held and s.holder or "nobody")
+			.. line("fences", s.state == "fencing" and s.holder)
 		if not s.present then
 			return head .. line("record", "there is none")
 		end
@@ -90,7 +104,7 @@ return function(natives)
 			.. ("%-11s "):format("settings") .. setting("lease ", s.lease_ms) .. setting(", renew deadline ", s.renew_ms)
 			.. setting(", retry period ", s.retry_ms) .. "\n"
 			.. line("transitions", s.transitions) .. line("previous", s.previous_holder) .. line("by force", s.forced)
-			.. advice(s) .. verified(s)
+			.. unfenced(s) .. advice(s) .. verified(s)
 	end
 
 	-- ---- JSON: the keys in their order, null for what is not known ----
@@ -121,6 +135,15 @@ return function(natives)
 		return v and (',"%s":%s'):format(key, quoted(v)) or ""
 	end
 
+	local function debtors(s)
+		local out = {}
+		for i, o in ipairs(s.unfenced or {}) do
+			out[i] = "{" .. pairs_of({ { "identity", o.identity }, { "address", o.address }, { "token", o.token },
+				{ "since", time_of(o.since_us) }, { "why", o.why } }):sub(2) .. "}"
+		end
+		return #out > 0 and ',"unfenced":[' .. table.concat(out, ",") .. "]" or ""
+	end
+
 	local function record(s)
 		return pairs_of {
 			{ "address", s.address }, { "acquired", time_of(s.acquired_us) }, { "renewed", time_of(s.renewed_us) },
@@ -128,7 +151,7 @@ return function(natives)
 			{ "leaseDurationMs", s.lease_ms }, { "renewDeadlineMs", s.renew_ms }, { "retryPeriodMs", s.retry_ms },
 			{ "leaderTransitions", s.transitions }, { "previousHolder", s.previous_holder },
 		} .. optional("releasedByForce", s.forced) .. ',"next":' .. next_of(s.next) .. optional("wanted", s.wanted)
-			.. optional("releasedFor", s.released_for)
+			.. optional("releasedFor", s.released_for) .. debtors(s)
 	end
 
 	function text.json(s)

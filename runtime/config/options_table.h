@@ -40,6 +40,10 @@ V(MAX_TERM, PERIOD, "max-term", NULL, 0, "DUR", NULL, LEADS, true,
   "hand over after leading for so long, as soon as somebody comes next")
 V(POKE, TEXT, "poke", NULL, 0, "auto|IP[:PORT]", NULL, RUN | EXEC | CRON, false,
   "where a store tells of no changes (S3, MariaDB): hear by UDP when to look")
+V(FENCE, TEXT, "fence", NULL, 0, "LINE", NULL, RUN | EXEC | CRON, false,
+  "before a term: /bin/sh makes sure that an earlier leader does nothing any more")
+V(FENCE_TIMEOUT, PERIOD, "fence-timeout", NULL, 0, "DUR", "60s", RUN | EXEC | CRON, false,
+  "--fence may take so long for all of them; then the term does not begin")
 V(RECLAIM, FLAG, "reclaim", NULL, 0, NULL, NULL, LEADS, true,
   "this identity lives only once: take its own old record at once")
 V(NO_RELEASE, FLAG, "no-release", NULL, 0, NULL, NULL, RUN | EXEC, false,

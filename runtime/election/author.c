@@ -33,6 +33,7 @@ void author_fini(struct author *a)
 {
 	free(a->identity);
 	free(a->address);
+	free(a->carried);
 }
 
 void author_become_another(struct author *a)
@@ -58,6 +59,51 @@ static bool author_reclaims(const struct author *a, const struct record *r)
 	return a->reclaims && strcmp(r->holder, a->identity) == 0 && strcmp(r->boot_id, a->self->boot_id) != 0;
 }
 
+/* ---- who may still act ---- */
+
+static struct debt_candidate author_candidate(const struct author *a, bool dead)
+{
+	return (struct debt_candidate){ .identity = a->identity,
+		                        .address = a->address,
+		                        .incarnation = a->incarnation,
+		                        .books = a->fences,
+		                        .fences = a->fences,
+		                        .dead = dead,
+		                        .carried = a->carried };
+}
+
+void author_lost(struct author *a, const struct record *last, bool dead)
+{
+	const struct debt_candidate self = author_candidate(a, dead || author_reclaims(a, last));
+	char *carried = debt_carry(last, &self);
+
+	free(a->carried);
+	a->carried = carried;
+}
+
+/* Of any other record nobody knows whether its author had seen the one that is gone, or knows debts. So a debt may be
+ * carried that is paid already: then it is fenced twice. */
+void author_saw(struct author *a, const struct record *r)
+{
+	if (!a->carried || !(author_holds(a, r) || debt_has(r->unfenced, a->carried)))
+		return;
+	free(a->carried);
+	a->carried = NULL;
+}
+
+const char *author_barred(const struct author *a, const struct record *r, bool dead)
+{
+	const struct debt_candidate self = author_candidate(a, dead || author_reclaims(a, r));
+	struct debt d = { 0 };
+
+	if (!r->unfenced && !a->carried && !a->fences)
+		return NULL;
+	debt_acquire(&d, r, &self, 0);
+	const char *why = debt_bars(&d, &self);
+	debt_fini(&d);
+	return why;
+}
+
 /* Equal for the same holder in the same term. Records of other clients have no term; they count changes of holder. */
 static uint64_t holder_in_term(const struct record *r)
 {
@@ -79,6 +125,7 @@ struct lease_sight author_sight(const struct author *a, const struct record *r)
 		.term = r->term,
 		.count = *r->incarnation ? r->writes : 0, /* without one it is not one process' record */
 		.other_first = next_record_other_first(r, a->identity, a->incarnation),
+		.fencing = record_fences(r),
 	};
 
 	if (!*r->holder)
@@ -137,10 +184,58 @@ static void note_predecessor(const struct author *a, struct record *r, const str
 		record_note_past(r, r->previous_holder, r->token, *r->forced ? "forced" : "released");
 }
 
+static void set_debt(struct record *r, struct debt *d)
+{
+	free(r->unfenced);
+	r->unfenced = debt_text(d);
+	debt_fini(d);
+}
+
+static void author_book(const struct author *a, struct record *r, const struct author_write *w)
+{
+	const struct debt_candidate self = author_candidate(a, w->dead || author_reclaims(a, r));
+	struct debt d = { 0 };
+
+	debt_acquire(&d, r, &self, w->wall_us);
+	r->fencing = debt_to_fence(&d, &self) ? w->term : 0;
+	set_debt(r, &d);
+}
+
+/* Its own entry gets the token, which the store may have made, and the address, which may be another one by now. */
+static void author_keep_booked(const struct author *a, struct record *r, const struct author_write *w)
+{
+	const struct debt_candidate self = author_candidate(a, false);
+	struct debt d = { 0 };
+
+	r->fencing = w->fencing ? w->term : 0;
+	if (!a->fences)
+		return;
+	debt_parse(&d, r->unfenced);
+	if (w->fenced)
+		debt_fenced(&d, &self);
+	debt_keep(&d, &self, w->token, w->acquired_us);
+	if (!debt_bars(&d, &self))
+		set_debt(r, &d);
+	debt_fini(&d);
+}
+
+static void author_settle(const struct author *a, struct record *r)
+{
+	struct debt d = { 0 };
+
+	r->fencing = 0;
+	if (!r->unfenced)
+		return;
+	debt_parse(&d, r->unfenced);
+	debt_settle(&d, a->identity, a->incarnation);
+	set_debt(r, &d);
+}
+
 static void author_write_term(const struct author *a, struct record *r, const struct author_write *w)
 {
 	bool changes = strcmp(r->holder, a->identity) != 0;
 
+	author_book(a, r, w);
 	note_predecessor(a, r, w);
 	if (changes && *r->holder)
 		mem_replace(&r->previous_holder, r->holder);
@@ -173,6 +268,7 @@ static void author_write_release(const struct author *a, struct record *r, const
 	r->renewed_us = larger(w->wall_us, r->acquired_us); /* when the term ends, for people alone */
 	record_note_past(r, a->identity, w->token, w->ended);
 	r->renewed_us = renewed_us;
+	author_settle(a, r);
 	mem_replace(&r->previous_holder, a->identity);
 	mem_replace(&r->holder, "");
 	mem_replace(&r->address, "");
@@ -223,5 +319,6 @@ void author_write(const struct author *a, struct record *r, const struct author_
 	}
 	r->renewed_us = renewal_time(r, w);
 	r->acquired_us = w->acquired_us;
+	author_keep_booked(a, r, w);
 	author_sign(a, r, w);
 }

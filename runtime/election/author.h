@@ -4,6 +4,7 @@
 #pragma once
 
 #include "election/death_proof.h"
+#include "lease/debt_record.h"
 #include "lease/lease.h"
 #include "lease/record.h"
 
@@ -12,7 +13,10 @@ struct author { /* fields are read by the elector, and changed by author_ functi
 	char *identity, *address;
 	char incarnation[37]; /* the process', until a copy of the process is found to write under it, too */
 	bool named;           /* the identity was given, so it does not contain the incarnation */
-	bool reclaims;        /* the identity lives only once: an earlier incarnation that holds the lease is dead */
+	/* Its terms have a fence. They book themselves as debtors (lease/debt.h), since who has one asks it of the others. */
+	bool fences;
+	char *carried; /* the debt of a record that is gone; NULL: none */
+	bool reclaims; /* the identity lives only once: an earlier incarnation that holds the lease is dead */
 };
 
 /* identity NULL or "": HOSTNAME_INCARNATION. address NULL: "". */
@@ -25,6 +29,15 @@ bool author_holds(const struct author *a, const struct record *r);
 
 /* What the record shows, but for low_token, which depends on more than one record. */
 struct lease_sight author_sight(const struct author *a, const struct record *r);
+
+/* The record `last`, which was seen, is gone: its debt is carried to the next record that this process writes, unless
+ * another one has it before. dead: as below. */
+void author_lost(struct author *a, const struct record *last, bool dead);
+void author_saw(struct author *a, const struct record *r); /* a record that was read, or written */
+
+/* Why this candidate must not acquire the lock in place of this record; NULL: it may. dead: its holder is proved dead.
+ * Static text. */
+const char *author_barred(const struct author *a, const struct record *r, bool dead);
 
 /* Takes a new incarnation, and a new identity unless it was given, since another process has the old ones. The old
  * evidence proves nobody's death any more, since the copy shares it. */
@@ -47,6 +60,9 @@ struct author_write {
 	 * ended (NULL: unknown). last_token: that of our own term that runs, or ran last. */
 	const char *ended;
 	int64_t last_token;
+	bool dead;    /* ACQUIRE: the holder that the record shows is proved dead, with all that it started */
+	bool fencing; /* RENEW: the term has not begun, since earlier ones are being fenced */
+	bool fenced;  /* RENEW: they are, so it begins */
 };
 
 /* r: the record as it was last seen; becomes what is written, but for checkpoint, write and writes. */

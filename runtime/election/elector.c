@@ -21,9 +21,8 @@ static void announce(struct elector *e, bool leads)
 		e->lock->ops->announce(e->lock, e->author.identity, leads);
 }
 
-static void open_term(void *arg, const struct lease_actions *)
+static struct elector_term make_term(struct elector *e)
 {
-	struct elector *e = arg;
 	struct elector_term t = {
 		.term = lease_term(e->lease),
 		.token = e->token,
@@ -40,9 +39,29 @@ static void open_term(void *arg, const struct lease_actions *)
 	e->kill = t.kill;
 	e->acquired_us = e->seen.acquired_us;
 	e->began = clock_now();
-	e->transitions++;
 	e->handing = false;
+	return t;
+}
+
+/* The lease is held. The user hears of the term when those before it are fenced. */
+static void open_fence(void *arg, const struct lease_actions *)
+{
+	struct elector *e = arg;
+	struct elector_term t = make_term(e);
+
+	e->fencing = true;
+	elector_say(e, LOG_WARN, "fencing", "earlier holders may still act, so they are fenced before the term begins");
+	e->fence->begin(e->fence_arg, &t, e->seen.unfenced);
+}
+
+static void open_term(void *arg, const struct lease_actions *)
+{
+	struct elector *e = arg;
+	struct elector_term t = make_term(e);
 	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
+
+	e->fencing = false;
+	e->transitions++;
 	if (next_link_leads(e->next) && e->cb->next)
 		e->cb->next(e->arg, false, true);
 	if (e->before)
@@ -66,6 +85,12 @@ static void stop_term(void *arg, const struct lease_actions *a)
 	                      : reason_text(a->reason);
 	e->ended = handed ? "handed_over" : lease_reason_name(a->reason);
 	e->ended_term = lease_term(e->lease);
+	if (e->fencing) {
+		elector_say(e, LOG_WARN, "not_begun", "%s (%s): the term ends before it began",
+		            lease_reason_name(a->reason), e->end_why);
+		e->fence->stop(e->fence_arg, a->stop_by);
+		return;
+	}
 	e->ends = true;
 	if (!e->before || !e->before->stop(e->before_arg, a->reason, a->held, a->stop_by))
 		e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
@@ -188,6 +213,7 @@ static const struct lease_effects effects = {
 	.unsaved = elector_on_unsaved,
 	.stop = stop_term,
 	.start = open_term,
+	.fence = open_fence,
 	.deadline = elector_on_deadline,
 	.ask = elector_on_ask,
 	.read = elector_read,
@@ -288,7 +314,7 @@ static void elector_on_hand_over(void *arg, enum next_why why)
 	e->why = why;
 	if (why == NEXT_REQUEST)
 		handover_ends(e);
-	if (e->cb->hand_over)
+	if (e->cb->hand_over && !e->fencing) /* of a term that has not begun the user has not heard */
 		e->cb->hand_over(e->arg, why);
 	else
 		elector_end(e, LEASE_RESIGNED, 0, 0);
@@ -366,6 +392,19 @@ static void elector_arm(struct elector *e)
 		timer_start(e->timeline, &e->timer, (double)wait / NSEC_PER_SEC);
 }
 
+/* Whether earlier holders keep this candidate from leading, by the record as it was seen last. */
+static void elector_note_bar(struct elector *e)
+{
+	const char *why = lease_phase(e->lease) == PHASE_FOLLOWING
+	                          ? author_barred(&e->author, &e->seen, elector_holder_dead(e))
+	                          : NULL;
+
+	if (why && !e->barred)
+		elector_say(e, LOG_ERROR, "barred", "it does not campaign: %s", why);
+	e->barred = why;
+	lease_bar(e->lease, why);
+}
+
 /* Callbacks may call back in. What they ask for waits until the event at hand has been carried out. */
 void elector_step(struct elector *e, struct lease_event ev)
 {
@@ -382,6 +421,7 @@ void elector_step(struct elector *e, struct lease_event ev)
 	elector_say_gap(e);
 	e->due = clock_now(); /* a step takes no time */
 	while (e->event_count > 0) {
+		elector_note_bar(e);
 		struct lease_event next = e->events[0];
 		memmove(e->events, e->events + 1, sizeof *e->events * (size_t)--e->event_count);
 		struct lease_actions a = lease_step(e->lease, &next, clock_now());
@@ -436,10 +476,13 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
+	e->fence = c->fence;
+	e->fence_arg = c->fence_arg;
 	e->before = c->before;
 	e->before_arg = c->before_arg;
 	e->name = mem_dup(c->name ? c->name : "");
 	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
+	e->author.fences = c->fence;
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
 	if (!seed)
@@ -514,6 +557,11 @@ void elector_stopped(struct elector *e, bool reaped)
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
 	if (reaped)
 		handover_stopped(e, held);
+}
+
+void elector_fenced(struct elector *e)
+{
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_FENCED });
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)

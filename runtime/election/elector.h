@@ -36,15 +36,29 @@ struct elector_config {
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */
 	struct next_options next;
+	const struct elector_fence *fence;   /* NULL: no fence; else it outlives the elector */
+	void *fence_arg;                     /* outlives the elector */
 	const struct elector_before *before; /* NULL: nobody; else it outlives the elector */
 	void *before_arg;                    /* outlives the elector */
 };
+
+struct elector_fence;
 
 struct elector_term {
 	uint64_t term;
 	int64_t token;
 	const char *identity, *address, *lock;
 	struct instant end, kill;
+};
+
+/* The fence: what makes sure, before a term begins, that the holders of earlier ones do nothing any more. The user hears
+ * of the term after that. All three are called as the user's callbacks of the same kind are. */
+struct elector_fence {
+	/* Fence those in `unfenced` (debt_parse) but for this identity's own; then call elector_fenced, or elector_end. */
+	void (*begin)(void *arg, const struct elector_term *t, const char *unfenced);
+	void (*deadline)(void *arg, struct instant end, struct instant kill);
+	/* Kill what begin has started, and call elector_stopped. What lives then is to be dead by this instant. */
+	void (*stop)(void *arg, struct instant stop_by);
 };
 
 /* What stands between the elector and its user. Both are called from the loop, in the place of the user's callbacks
@@ -112,6 +126,7 @@ void elector_bar(struct elector *e, const char *why);
 void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority);
 void elector_answer_late(struct elector *e); /* may_lead has not answered in time: until it does, it is no yes */
 void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
+void elector_fenced(struct elector *e);               /* all are: `lead` follows when the record says so */
 
 /* Ends the term, if one runs, for this reason, and releases the lease when the script has stopped. The candidate does
  * not campaign for sit_out, also if no term runs. NSEC_NEVER: never again; `finished` follows. grace: the time that the
@@ -152,6 +167,7 @@ int elector_hand_over(struct elector *e, uint64_t ticket, const char *to, nsec t
 struct elector_status { /* texts are borrowed until the next elector_ call; "" = none */
 	enum lease_phase phase;
 	bool leading;
+	bool fencing; /* it holds the lease, and fences earlier holders before its term begins */
 	uint64_t term;
 	int64_t token;
 	nsec remaining;     /* until is_leading turns false */
@@ -171,6 +187,7 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	uint64_t namesake_writes; /* writes of other candidates with this identity that were seen */
 	nsec namesake_for;        /* since the last of those writes; -1: there was none */
 	const char *paused_why;
+	const char *barred; /* why it must not acquire the lock, as long as earlier holders may still act; "": it may */
 	const char *trouble; /* what was last wrong with the store or the record, and is not over */
 	nsec trouble_for;
 

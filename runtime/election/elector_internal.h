@@ -59,7 +59,11 @@ struct elector {
 	uint64_t namesake_writes;
 	struct instant namesake_at;
 
-	bool term_open; /* from the call of lead until the script has stopped and the lease is no longer held */
+	const struct elector_fence *fence; /* NULL: none */
+	void *fence_arg;
+	const char *barred; /* why it must not acquire the lock: static text; NULL: it may */
+	bool fencing;       /* the term is the fence's: its user has not heard of it */
+	bool term_open;     /* from the call of lead until the script has stopped and the lease is no longer held */
 	struct instant end, kill; /* its deadlines, as they were published */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 	char *trouble; /* the last one that was logged, and is not over; NULL: there is none */
@@ -105,6 +109,8 @@ lease_effect elector_read, elector_write;
 void elector_drop_written(struct elector *e);
 /* Watches the record if the store offers that, else the lease machine polls. */
 void elector_watch(struct elector *e);
+/* Whether the holder that `seen` shows is proved dead, with all that it started. */
+bool elector_holder_dead(const struct elector *e);
 /* The largest token seen: no term begins with one that is not larger. */
 void elector_see_token(struct elector *e, int64_t token);
 /* Tells the user the running term's deadlines, if they have changed. */

@@ -103,6 +103,7 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 		if (*r->record->forced && strcmp(r->record->forced, e->seen.forced) != 0)
 			elector_say(e, LOG_WARN, "released_by_force", "released by force, %s", r->record->forced);
 		record_copy(&e->seen, r->record);
+		author_saw(&e->author, &e->seen);
 		*s = author_sight(&e->author, &e->seen);
 		if (lock_identity_moved(e->lock, &e->seen))
 			note_moved(e, s);
@@ -111,6 +112,8 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 			saves_seen(&e->saves, &e->seen);
 		return;
 	}
+	if (e->seen.lease_ms) /* there was one: each has a duration */
+		author_lost(&e->author, &e->seen, elector_holder_dead(e));
 	record_clear(&e->seen);
 	s->kind = r->outcome == LOCK_ABSENT ? SIGHT_ABSENT : SIGHT_FOREIGN;
 	if (r->outcome == LOCK_FOREIGN)
@@ -191,6 +194,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	elector_contact_good(e);
 	e->version = r->version;
 	record_take(&e->seen, e->written);
+	author_saw(&e->author, &e->seen);
 	if (!e->seen.token)
 		e->seen.token = r->token; /* as a read shows it: else that would be another record */
 	*s = author_sight(&e->author, &e->seen);
@@ -269,7 +273,10 @@ void elector_publish(struct elector *e)
 		return;
 	e->end = end;
 	e->kill = kill;
-	e->cb->deadline(e->arg, end, kill);
+	if (e->fencing)
+		e->fence->deadline(e->fence_arg, end, kill);
+	else
+		e->cb->deadline(e->arg, end, kill);
 }
 
 /* Called before the write is sent, since that may bring the deadline nearer. The lease machine decides nothing else by
@@ -297,12 +304,17 @@ static bool put_checkpoint(struct elector *e, struct record *r, enum lease_write
 	return restored != SAVES_KEPT;
 }
 
+bool elector_holder_dead(const struct elector *e)
+{
+	return e->dead_id && e->dead_id == record_sight_id(&e->seen);
+}
+
 /* Why the term that the record shows has ended, as far as this process knows. NULL: unknown. */
 static const char *elector_ended(const struct elector *e)
 {
 	if (author_holds(&e->author, &e->seen))
 		return e->ended_term == e->seen.term ? e->ended : NULL;
-	return e->dead_id && e->dead_id == record_sight_id(&e->seen) ? "died" : NULL;
+	return elector_holder_dead(e) ? "died" : NULL;
 }
 
 void elector_write(void *arg, const struct lease_actions *a)
@@ -325,6 +337,9 @@ void elector_write(void *arg, const struct lease_actions *a)
 		.hands_over = e->handing,
 		.ended = a->write == LEASE_RENEW ? NULL : elector_ended(e),
 		.last_token = e->token,
+		.dead = elector_holder_dead(e),
+		.fencing = lease_is_fencing(e->lease) && !lease_has_fenced(e->lease),
+		.fenced = lease_has_fenced(e->lease),
 	};
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 

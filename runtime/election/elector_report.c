@@ -96,6 +96,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 	*out = (struct elector_status){
 		.phase = phase,
 		.leading = leading,
+		.fencing = lease_is_fencing(e->lease),
 		.term = leading ? lease_term(e->lease) : e->seen.term,
 		.token = leading ? e->token : e->seen.token,
 		.remaining = leading ? instant_until(lease_end(e->lease), now) : 0,
@@ -109,6 +110,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.name = e->name,
 		.times = *lease_publishes(e->lease),
 		.paused_why = e->paused_why ? e->paused_why : "",
+		.barred = e->barred ? e->barred : "",
 		.namesake_writes = e->namesake_writes,
 		.namesake_for = e->namesake_writes ? elapsed_standby(e->namesake_at, now) : -1,
 		.trouble = e->trouble ? e->trouble : "",
@@ -127,7 +129,10 @@ void elector_status(const struct elector *e, struct elector_status *out)
 	lease_stands(e->lease, now, &out->standing);
 	out->worker = e->readiness.user;
 	out->lacks = readiness_lacks(&e->readiness, phase, &out->standing, &e->contact);
-	const char *unable = leading ? "it leads" : term ? "its term is ending" : out->lacks;
+	const char *unable = leading        ? "it leads"
+	                     : out->fencing ? out->lacks
+	                     : term         ? "its term is ending"
+	                                    : out->lacks;
 	out->next.able = !unable;
 	out->next.unable_why = unable ? unable : "";
 	out->next.priority_self = e->next_options.priority;

@@ -48,6 +48,8 @@ static const char *hook_lacks(const struct readiness *r)
 const char *readiness_lacks(const struct readiness *r, enum lease_phase phase, const struct lease_standing *s,
                             const struct store_contact *c)
 {
+	if (s->fencing)
+		return "it fences earlier holders before its term begins";
 	if (phase == PHASE_LEADING || phase == PHASE_ENDING || phase == PHASE_NEXT)
 		return NULL;
 	if (s->observer)
@@ -62,6 +64,8 @@ const char *readiness_lacks(const struct readiness *r, enum lease_phase phase, c
 		return "it has not begun to campaign";
 	if (phase == PHASE_LOST || phase == PHASE_RELEASING)
 		return "its last term has not ended";
+	if (s->barred)
+		return "earlier holders may still act, and it must not fence them";
 	if (s->out_left > 0)
 		return "it does not campaign for some time after its last term";
 	if (!r->user)

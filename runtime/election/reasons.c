@@ -14,6 +14,7 @@ const char *reason_text(enum lease_reason r)
 		[LEASE_WORKER] = "the process that ran the script died",
 		[LEASE_RELOAD] = "reloading",
 		[LEASE_DONE] = "the work is done",
+		[LEASE_FENCE_FAILED] = "earlier holders could not be fenced",
 	};
 
 	return (unsigned)r < LEASE_REASONS ? text[r] : "";

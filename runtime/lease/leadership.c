@@ -17,14 +17,16 @@ enum leadership leadership_of(const struct record *r, int64_t now_us, enum leade
 		return LEADERSHIP_NO_LOCK;
 	if (!*r->holder)
 		return LEADERSHIP_RELEASED;
-	return is_overdue(r, now_us, watched) ? LEADERSHIP_OVERDUE : LEADERSHIP_LEADING;
+	if (is_overdue(r, now_us, watched))
+		return LEADERSHIP_OVERDUE;
+	return record_fences(r) ? LEADERSHIP_FENCING : LEADERSHIP_LEADING;
 }
 
 const char *leadership_name(enum leadership l)
 {
 	static const char *const names[] = {
 		[LEADERSHIP_ABSENT] = "absent",   [LEADERSHIP_NO_LOCK] = "no lock", [LEADERSHIP_RELEASED] = "released",
-		[LEADERSHIP_OVERDUE] = "overdue", [LEADERSHIP_LEADING] = "leading",
+		[LEADERSHIP_OVERDUE] = "overdue", [LEADERSHIP_FENCING] = "fencing", [LEADERSHIP_LEADING] = "leading",
 	};
 
 	return names[l];

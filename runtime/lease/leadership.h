@@ -9,6 +9,7 @@ enum leadership {
 	LEADERSHIP_ABSENT,   /* there is no record */
 	LEADERSHIP_NO_LOCK,  /* it is the next record beside a lock's record */
 	LEADERSHIP_RELEASED, /* nobody holds it */
+	LEADERSHIP_FENCING,  /* somebody holds it, and fences earlier holders before its term begins: nobody leads */
 	LEADERSHIP_OVERDUE,  /* somebody holds it, and has not renewed it for its lease */
 	LEADERSHIP_LEADING,
 };

@@ -13,7 +13,7 @@ const char *lease_reason_name(enum lease_reason r)
 		[LEASE_RESIGNED] = "resigned", [LEASE_DECLINED] = "declined", [LEASE_SHUTDOWN] = "shutdown",
 		[LEASE_EXPIRED] = "expired",   [LEASE_STOLEN] = "lost",       [LEASE_DELETED] = "deleted",
 		[LEASE_ERROR] = "error",       [LEASE_KILLED] = "killed",     [LEASE_WORKER] = "worker",
-		[LEASE_RELOAD] = "reload",     [LEASE_DONE] = "done",
+		[LEASE_RELOAD] = "reload",     [LEASE_DONE] = "done",         [LEASE_FENCE_FAILED] = "fence_failed",
 	};
 
 	return (unsigned)r < LEASE_REASONS ? names[r] : "unknown";
@@ -259,6 +259,17 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 	l->next_try = instant_add(l->good.at, l->times.retry);
 	if (instant_passed(l->next_try, now))
 		l->next_try = now;
+	l->fencing = l->seen.fencing;
+	l->fenced = false;
+	a->set |= l->fencing ? LEASE_DO_FENCE : LEASE_DO_START;
+}
+
+/* The record says that those before this term are fenced. If the holder dies from now on, its term has begun. */
+static void end_fence(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (!l->fencing || l->phase != PHASE_LEADING || instant_passed(lease_end(l), now))
+		return;
+	l->fencing = false;
 	a->set |= LEASE_DO_START;
 }
 
@@ -320,6 +331,8 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 		l->good = w;
 		l->next_try = instant_add(w.at, l->times.retry);
 		saved(l, w.save, a);
+		if (w.fenced)
+			end_fence(l, now, a);
 		return;
 	case LEASE_ACQUIRE:
 	case LEASE_NEXT_TERM:
@@ -518,8 +531,8 @@ static void lease_on_written(struct lease *l, const struct lease_event *e, struc
 
 static void lease_report(struct lease *l, struct instant now, struct lease_actions *a)
 {
-	bool self = lease_holds(l) && l->phase != PHASE_RELEASING;
-	bool other = !self && lease_held_by_other(l) && lease_wait_left(l, now) > 0;
+	bool self = lease_holds(l) && l->phase != PHASE_RELEASING && !l->fencing;
+	bool other = !self && lease_held_by_other(l) && !l->seen.fencing && lease_wait_left(l, now) > 0;
 
 	if (!self && !other) {
 		if (l->reported)
@@ -777,6 +790,11 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 	case LEASE_EV_RENEW:
 		l->renew_due = true;
 		return;
+	case LEASE_EV_FENCED:
+		if (!l->fencing || l->phase != PHASE_LEADING)
+			return;
+		l->fenced = l->renew_due = true;
+		return;
 	case LEASE_EV_SOON:
 		l->soon = l->watching ? 0 : SOONEST;
 		l->next_poll = instant_min(l->next_poll, instant_add(now, poll_period(l)));
@@ -811,6 +829,7 @@ static void note_sent(struct lease *l, const struct lease_event *e)
 		.what = l->writing,
 		.term = new_term ? lease_next_term(l) : l->term,
 		.save = l->writing == LEASE_RENEW ? l->save_wanted : 0,
+		.fenced = l->writing == LEASE_RENEW && lease_has_fenced(l),
 	};
 	l->save_due = l->renew_due = false;
 }
@@ -862,6 +881,11 @@ void lease_configure(struct lease *l, const struct lease_times *t)
 	l->times = *t;
 }
 
+void lease_bar(struct lease *l, bool on)
+{
+	l->barred = on;
+}
+
 void lease_keeps(struct lease *l, bool on)
 {
 	l->keeps = on;
@@ -875,9 +899,9 @@ void lease_watching(struct lease *l, bool on)
 void lease_carry_out(const struct lease_actions *a, const struct lease_effects *f, void *arg)
 {
 	lease_effect *const effects[] = { /* by the bits of enum lease_do */
-		                          f->twin,   f->namesake,  f->saved,   f->unsaved, f->stop,
-		                          f->start,  f->deadline,  f->ask,     f->read,    f->write,
-		                          f->leader, f->no_leader, f->finished
+		                          f->twin,  f->namesake, f->saved,     f->unsaved, f->stop,
+		                          f->start, f->fence,    f->deadline,  f->ask,     f->read,
+		                          f->write, f->leader,   f->no_leader, f->finished
 	};
 
 	for (unsigned i = 0; i < sizeof effects / sizeof *effects; i++)

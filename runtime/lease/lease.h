@@ -54,7 +54,8 @@ enum lease_reason { /* why a term ended */
 	            LEASE_KILLED,  /* the script's hook had to be killed */
 	            LEASE_WORKER,  /* the worker died, or was killed for another election's sake */
 	            LEASE_RELOAD,
-	            LEASE_DONE, /* the command has ended by itself */
+	            LEASE_DONE,         /* the command has ended by itself */
+	            LEASE_FENCE_FAILED, /* the term has not begun: earlier ones could not be fenced */
 	            LEASE_REASONS
 };
 const char *lease_reason_name(enum lease_reason r); /* "resigned" ... as scripts see them */
@@ -89,6 +90,8 @@ struct lease_sight {
 	 * may have been followed by others there. So it counts as nobody's, and is waited out whatever else it says.
 	 * Its id differs in each store that shows it. */
 	bool elsewhere;
+	/* Its term has not begun: its holder fences earlier ones. So nobody leads by it. */
+	bool fencing;
 	/* Mine, but its token is not larger than the largest that this process has seen: no term may begin with it. */
 	bool low_token;
 };
@@ -121,6 +124,7 @@ enum lease_event_kind {
 	LEASE_EV_SAVE,    /* save: the script wants its checkpoint in the record; answered by SAVED or UNSAVED */
 	LEASE_EV_RENEW,   /* what the next renewal says is to be in the record soon: it is due now */
 	LEASE_EV_SOON,    /* a standby: the lock is about to be released for it, so it polls soon, then ever later */
+	LEASE_EV_FENCED,  /* answers LEASE_DO_FENCE: the term may begin. Else the answer is END */
 	LEASE_EV_SENT,    /* write, sent_at: the write that LEASE_DO_WRITE asked for is about to be sent */
 };
 struct lease_event {
@@ -153,16 +157,19 @@ enum lease_do {
 	/* The term that wanted the unanswered saves does not hold the lease any more. The saves failed, whether or not
 	 * their writes were applied. Put them into no other term's record. */
 	LEASE_DO_UNSAVED = 1 << 3,
-	LEASE_DO_STOP = 1 << 4,       /* stop the script: reason, held, stop_by; answer with STOPPED */
-	LEASE_DO_START = 1 << 5,      /* start the hooks of a new term */
-	LEASE_DO_DEADLINE = 1 << 6,   /* publish lease_end and lease_kill */
-	LEASE_DO_ASK = 1 << 7,        /* ask may_lead; answer with ANSWER */
-	LEASE_DO_READ = 1 << 8,       /* op, by */
-	LEASE_DO_WRITE = 1 << 9,      /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
-	LEASE_DO_LEADER = 1 << 10,    /* report a new leader: the holder in the last sight, or (self) this candidate */
-	LEASE_DO_NO_LEADER = 1 << 11, /* the reported leader does not lead any more, and nobody else does */
+	LEASE_DO_STOP = 1 << 4,  /* stop the script: reason, held, stop_by; answer with STOPPED */
+	LEASE_DO_START = 1 << 5, /* start the hooks of a new term */
+	/* The lease is held for a term that has not begun: fence those before it. Answer with FENCED, or END. START
+	 * follows once the record says that this is done; STOP may come first, as in any term. */
+	LEASE_DO_FENCE = 1 << 6,
+	LEASE_DO_DEADLINE = 1 << 7,   /* publish lease_end and lease_kill */
+	LEASE_DO_ASK = 1 << 8,        /* ask may_lead; answer with ANSWER */
+	LEASE_DO_READ = 1 << 9,       /* op, by */
+	LEASE_DO_WRITE = 1 << 10,     /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
+	LEASE_DO_LEADER = 1 << 11,    /* report a new leader: the holder in the last sight, or (self) this candidate */
+	LEASE_DO_NO_LEADER = 1 << 12, /* the reported leader does not lead any more, and nobody else does */
 	/* After an END with NSEC_NEVER: the lease is not held any more, or (left) it is left to expire. */
-	LEASE_DO_FINISHED = 1 << 12,
+	LEASE_DO_FINISHED = 1 << 13,
 };
 struct lease_actions {
 	unsigned set; /* of enum lease_do */
@@ -183,7 +190,7 @@ struct lease_actions {
 /* What the caller does for an action. NULL: nothing. */
 typedef void lease_effect(void *arg, const struct lease_actions *a);
 struct lease_effects {
-	lease_effect *twin, *namesake, *saved, *unsaved, *stop, *start, *deadline, *ask, *read, *write, *leader,
+	lease_effect *twin, *namesake, *saved, *unsaved, *stop, *start, *fence, *deadline, *ask, *read, *write, *leader,
 		*no_leader, *finished;
 };
 /* Carries out the actions in a, in their order. */
@@ -223,6 +230,9 @@ nsec lease_hold_back_released(const struct lease_times *t, bool watching);
 /* The longest pause between two polls of a standby that does not watch: 2.2 P. */
 nsec lease_longest_poll(const struct lease_times *t);
 
+/* While it is set, this candidate acquires nothing: it must not fence those that may still act (debt.h). */
+void lease_bar(struct lease *l, bool on);
+
 /* Never release: let the lease expire at the end of a term (--no-release). */
 void lease_keeps(struct lease *l, bool on);
 
@@ -245,6 +255,8 @@ nsec lease_wait(const struct lease *l, struct instant now);
 struct lease_standing {
 	bool observer, paused;
 	bool unreaped; /* something of its last term could not be killed */
+	bool barred;   /* lease_bar */
+	bool fencing;  /* lease_is_fencing */
 	bool looked;   /* the store was read; the rest is about what it showed */
 	enum sight_kind seen;
 	nsec seen_for;  /* since exactly that record was first seen */
@@ -256,9 +268,11 @@ void lease_stands(const struct lease *l, struct instant now, struct lease_standi
 
 enum lease_phase lease_phase(const struct lease *l);
 bool lease_is_leading(const struct lease *l, struct instant now); /* false also when lease_end has passed */
-uint64_t lease_term(const struct lease *l);                       /* the running term, else the last one */
-uint64_t lease_next_term(const struct lease *l);                  /* the term an ACQUIRE or NEXT_TERM write publishes */
-struct instant lease_renewed_at(const struct lease *l);           /* when the last good write of the term was sent */
-struct instant lease_end(const struct lease *l);                  /* when lease_is_leading turns false */
-struct instant lease_kill(const struct lease *l);                 /* when what still runs is killed */
+bool lease_is_fencing(const struct lease *l);                     /* the lease is held for a term that has not begun */
+bool lease_has_fenced(const struct lease *l);           /* the same, and FENCED was passed: the next renewal says so */
+uint64_t lease_term(const struct lease *l);             /* the running term, else the last one */
+uint64_t lease_next_term(const struct lease *l);        /* the term an ACQUIRE or NEXT_TERM write publishes */
+struct instant lease_renewed_at(const struct lease *l); /* when the last good write of the term was sent */
+struct instant lease_end(const struct lease *l);        /* when lease_is_leading turns false */
+struct instant lease_kill(const struct lease *l);       /* when what still runs is killed */
 const struct lease_times *lease_publishes(const struct lease *l); /* the times that the next write publishes */

@@ -12,6 +12,7 @@ struct lease_sent {
 	struct instant at;
 	nsec lease, renew, grace;
 	uint64_t save; /* the newest save that it carries */
+	bool fenced;   /* it says that the term begins */
 	enum lease_write what;
 };
 
@@ -64,6 +65,8 @@ struct lease {
 	enum lease_reason reason;
 	bool started, paused, finish, finished, next_term;
 	bool script_runs, unreaped;
+	bool barred;
+	bool fencing, fenced; /* fencing: the term, in all of its phases, has not begun. fenced: it may */
 	struct instant stop_by, release_by;
 	uint64_t save_wanted, saved; /* the newest save asked for; the newest that has been answered */
 	bool save_due, renew_due;    /* the newest save is in no write yet; LEASE_EV_RENEW, and no write since */

@@ -36,7 +36,17 @@ bool lease_in_term(const struct lease *l)
 
 bool lease_is_leading(const struct lease *l, struct instant now)
 {
-	return lease_in_term(l) && !instant_passed(lease_end(l), now);
+	return lease_in_term(l) && !l->fencing && !instant_passed(lease_end(l), now);
+}
+
+bool lease_is_fencing(const struct lease *l)
+{
+	return lease_in_term(l) && l->fencing;
+}
+
+bool lease_has_fenced(const struct lease *l)
+{
+	return lease_is_fencing(l) && l->fenced;
 }
 
 /* By our own phase, the record is ours, and our writes are to keep or release it. */
@@ -132,7 +142,7 @@ nsec lease_out_left(const struct lease *l, struct instant now)
 
 bool lease_campaigns(const struct lease *l)
 {
-	return l->phase == PHASE_FOLLOWING && !l->paused && !l->unreaped;
+	return l->phase == PHASE_FOLLOWING && !l->paused && !l->unreaped && !l->barred;
 }
 
 bool lease_held_by_other(const struct lease *l)
@@ -146,6 +156,8 @@ void lease_stands(const struct lease *l, struct instant now, struct lease_standi
 		.observer = l->observer,
 		.paused = l->paused,
 		.unreaped = l->unreaped,
+		.barred = l->barred,
+		.fencing = lease_is_fencing(l),
 		.looked = l->looked,
 		.seen = l->seen.kind,
 		.seen_for = l->looked ? elapsed_standby(l->seen_at, now) : 0,

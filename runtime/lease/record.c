@@ -5,6 +5,7 @@
 #include "base/json_bound.h"
 #include "base/mem.h"
 #include "lease/advice.h"
+#include "lease/debt.h"
 #include "lease/past.h"
 
 #include <ctype.h>
@@ -29,6 +30,7 @@ enum kind {
 	VALUE,  /* char *, any JSON as text; NULL = none */
 	ADVICE, /* struct advice *; max: the part of it */
 	PAST,   /* char *, as past_print writes it; NULL = none */
+	DEBT,   /* char *, as debt_text writes it; NULL = none */
 };
 
 struct record_field {
@@ -73,6 +75,8 @@ static const struct record_field fields[] = {
 	{ "for", ADVICE, AT(advice), ADVICE_FOR },
 	{ "wanted", ADVICE, AT(advice), ADVICE_WANTED },
 	{ "nomination", ADVICE, AT(advice), ADVICE_NOMINATION },
+	{ "fencing", COUNT, AT(fencing), INT64_MAX },
+	{ "unfenced", DEBT, AT(unfenced) },
 	{ "pastTerms", PAST, AT(past) },
 };
 
@@ -87,7 +91,9 @@ static const char *const state_names[] = {
 /* Where a field is a text on the heap; NULL: it is none. */
 static char **heap_text(struct record *r, const struct record_field *f)
 {
-	return f->kind == STRING || f->kind == VALUE || f->kind == PAST ? (char **)(void *)((char *)r + f->at) : NULL;
+	bool text = f->kind == STRING || f->kind == VALUE || f->kind == PAST || f->kind == DEBT;
+
+	return text ? (char **)(void *)((char *)r + f->at) : NULL;
 }
 
 void record_init(struct record *r)
@@ -218,6 +224,18 @@ static void get_past(struct record *r, const json_t *value)
 	set_past(r, &p);
 }
 
+static int get_debt(struct record *r, const json_t *value, struct err *err)
+{
+	struct debt d = { 0 };
+
+	if (debt_read(&d, value, err) < 0)
+		return -1;
+	free(r->unfenced);
+	r->unfenced = debt_text(&d);
+	debt_fini(&d);
+	return 0;
+}
+
 static int get_field(struct record *r, const struct record_field *f, const json_t *value, struct err *err)
 {
 	void *slot = (char *)r + f->at;
@@ -253,6 +271,8 @@ static int get_field(struct record *r, const struct record_field *f, const json_
 	case PAST:
 		get_past(r, value);
 		return 0;
+	case DEBT:
+		return get_debt(r, value, err);
 	}
 	return 0;
 }
@@ -496,6 +516,7 @@ static void put_field(struct buf *b, const struct record_field *f, const struct 
 		put_advice(b, f, r);
 		break;
 	case PAST:
+	case DEBT:
 		put_value(b, f, *(char *const *)slot);
 		break;
 	}
@@ -588,6 +609,11 @@ uint64_t record_sight_id(const struct record *r)
 	hash = mix_text(hash, r->incarnation);
 	hash = mix_text(hash, r->write);
 	return hash_fnv(hash, numbers, sizeof numbers);
+}
+
+bool record_fences(const struct record *r)
+{
+	return r->fencing && r->fencing == r->term;
 }
 
 uint64_t record_write_id(const struct record *r)

@@ -27,7 +27,7 @@ enum record_state {
 	RECORD_RELEASED,
 };
 
-/* The record owns its strings. After record_init only checkpoint and past may be NULL; "" means absent. A duration that
+/* The record owns its strings. After record_init only checkpoint, unfenced and past may be NULL; "" means absent. A duration that
  * the record does not have is 0. */
 struct record {
 	char *holder; /* "" = nobody */
@@ -55,8 +55,12 @@ struct record {
 		[41]; /* the store in which it was written, by the name that the store gives itself; "": it has none */
 	char *checkpoint;      /* what the script saved: compact JSON, one value; NULL = nothing */
 	struct advice *advice; /* what the record says of who comes next; NULL = nothing */
-	char *past;            /* the last terms, for people, as past.h prints them; NULL = none */
-	struct json_t *extra;  /* unknown fields, which are kept; NULL when there are none */
+	/* The number of the term if that has not begun, since its holder still fences earlier ones (debt.h). Any other
+	 * number, or 0: it does not fence. */
+	uint64_t fencing;
+	char *unfenced;       /* who may still act, as debt.h prints it; NULL = nobody */
+	char *past;           /* the last terms, for people, as past.h prints them; NULL = none */
+	struct json_t *extra; /* unknown fields, which are kept; NULL when there are none */
 };
 
 /* The version of a record in its store. Only the lock's backend knows what the text means. "" = absent. */
@@ -97,6 +101,9 @@ int record_checkpoint_check(const char *text, struct err *err);
  * store that makes tokens makes another token for a create that is applied twice, so the second record gives another
  * number. Where the token is a part of what is written, nothing tells the two records apart. */
 uint64_t record_sight_id(const struct record *r);
+
+/* Its term has not begun: its holder fences earlier ones. So nobody leads. */
+bool record_fences(const struct record *r);
 
 /* The write's name as a number, 0 if the record has none. */
 uint64_t record_write_id(const struct record *r);

@@ -1,6 +1,7 @@
 #include "program/campaign.h"
 
 #include "base/mem.h"
+#include "program/fence.h"
 #include "term/service_order.h"
 
 #include <stdlib.h>
@@ -98,6 +99,8 @@ int campaign_open(struct campaign *c, const struct campaign_place *at, const str
 
 	if (!opened)
 		return s ? election_blame_lock(o, s->where, err) : -1;
+	if (c->program && !(flags_of(s) & WIRE_ELECTION_OBSERVER))
+		c->fence = fence_new(c->program, &c->times, &c->elector);
 	const struct elector_config e = {
 		.env = at->env,
 		.timeline = at->timeline,
@@ -116,6 +119,8 @@ int campaign_open(struct campaign *c, const struct campaign_place *at, const str
 		.reclaim = election_number(o, s, OPTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE),
 		.next = c->next,
+		.fence = c->fence ? &fence_of_elector : NULL,
+		.fence_arg = c->fence,
 	};
 	if (campaign_make_elector(c, at, s, &e, cb, arg, err) == 0)
 		return 0;
@@ -160,6 +165,7 @@ void campaign_renewed(struct campaign *c, nsec took)
 void campaign_fini(struct campaign *c)
 {
 	elector_free(c->elector);
+	fence_free(c->fence);
 	service_order_free(c->service);
 	free(c->renewals);
 }

@@ -15,6 +15,7 @@ struct campaign { /* read by its users */
 	struct lease_times times;
 	struct next_options next;        /* both in force */
 	struct elector *elector;         /* NULL until it is open */
+	struct fence *fence;             /* NULL: no --fence */
 	struct service_order *service;   /* NULL: no --service */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 	void (*handed_over)(void *arg, const struct handover_result *r); /* the operator has the answer; may be NULL */

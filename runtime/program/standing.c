@@ -3,6 +3,7 @@
 #include "base/duration.h"
 #include "base/json_out.h"
 #include "election/elector.h"
+#include "lease/debt.h"
 #include "service/service.h"
 #include "term/may_lead.h"
 
@@ -47,7 +48,7 @@ static void reason_phase(struct buf *out, const struct standing *e)
 		[PHASE_NEXT] = "its term has ended for the next one, which it is about to take",
 	};
 
-	if (e->status->leading && e->status->phase == PHASE_LEADING)
+	if ((e->status->leading || e->status->fencing) && e->status->phase == PHASE_LEADING)
 		return;
 	buf_adds(out, e->status->standing.observer ? "it observes: its script has no on_leading, so it never leads"
 	                                           : texts[e->status->phase]);
@@ -180,6 +181,41 @@ static void reason_silent(struct buf *out, const struct standing *e)
 	buf_fini(&doing);
 }
 
+/* The names come from the record. */
+static void add_debtors(struct buf *out, const struct record *r)
+{
+	struct debt d = { 0 };
+
+	debt_parse(&d, r->unfenced);
+	for (int i = 0; i < d.count; i++) {
+		buf_adds(out, i ? ", " : "");
+		buf_plain(out, d.of[i].identity);
+		buf_printf(out, " (token %" PRId64 ")", d.of[i].token);
+	}
+	debt_fini(&d);
+}
+
+static bool owes(const struct record *r)
+{
+	return r && r->unfenced;
+}
+
+static void reason_fence(struct buf *out, const struct standing *e)
+{
+	const struct elector_status *st = e->status;
+
+	if (st->fencing)
+		buf_adds(out, "it holds the lease, and fences earlier holders before its term begins");
+	else if (*st->barred)
+		buf_printf(out, "it does not campaign: %s", st->barred);
+	else
+		return;
+	buf_adds(out, owes(st->record) ? ". Booked: " : "");
+	add_debtors(out, st->record);
+	if (!st->fencing)
+		buf_adds(out, ". `lunarch fence --done` pays what does nothing any more for sure");
+}
+
 struct saying {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
@@ -195,6 +231,7 @@ static const struct saying reasons[] = {
 	{ "worker", reason_worker },
 	{ "sitting_out", reason_sitting_out },
 	{ "unreaped", reason_unreaped },
+	{ "fence", reason_fence },
 	{ "may_lead", reason_may_lead },
 	{ "silent", reason_silent, true },
 	{ "same_identity", reason_namesake, true },
@@ -677,7 +714,9 @@ static void add_service(struct buf *b, const struct standing *e)
 enum leadership standing_state(const struct standing *e)
 {
 	const struct elector_status *s = e->status;
-	bool renews = s->leading || *s->leader; /* as this elector counts it, whose lease goes by no wall clock */
+	bool fences = s->record && record_fences(s->record) && s->standing.wait_left > 0;
+	/* as this elector counts it, whose lease goes by no wall clock */
+	bool renews = s->leading || s->fencing || fences || *s->leader;
 	bool exists =
 		s->record && (s->record->lease_ms || *s->record->holder); /* a record that is not there is empty */
 
@@ -697,7 +736,7 @@ void standing_members(struct buf *out, const struct standing *e)
 	};
 	const struct elector_status *s = e->status;
 
-	json_out_text(out, "phase", phases[s->phase]);
+	json_out_text(out, "phase", s->fencing ? "fencing" : phases[s->phase]);
 	json_out_bool(out, "leading", s->leading);
 	json_out_bool(out, "couldLead", !s->lacks);
 	json_out_text(out, "lacks", s->lacks);
@@ -717,6 +756,9 @@ void standing_members(struct buf *out, const struct standing *e)
 	json_out_int(out, "renewalsFailed", (int64_t)s->renewals_failed);
 	json_out_int(out, "slowPaths", (int64_t)s->slow_paths);
 	json_out_int(out, "transitions", (int64_t)s->transitions);
+	json_out_bool(out, "fencing", s->fencing);
+	json_out_text(out, "barred", s->barred);
+	json_out_raw(out, "unfenced", s->record && s->record->unfenced ? s->record->unfenced : "[]");
 	json_out_bool(out, "paused", s->standing.paused);
 	json_out_int(out, "sittingOutMs", whole_ms(s->standing.out_left));
 	json_out_int(out, "leaseMs", whole_ms(s->times.lease));

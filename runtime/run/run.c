@@ -223,6 +223,7 @@ static int run_once_status(enum lease_reason reason)
 	case LEASE_SHUTDOWN:
 	case LEASE_RELOAD:
 	case LEASE_DONE:
+	case LEASE_FENCE_FAILED:
 	case LEASE_REASONS:
 		return EXIT_DONE;
 	}

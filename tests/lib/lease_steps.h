@@ -1,6 +1,6 @@
 /* Steps of one lease machine at simulated seconds: what it is told, and what it asks for then.
  * Not what must come of that: the tests say so.
- * Used by tests/unit/lease/test_lease.c and test_lease_turns.c. */
+ * Used by tests/unit/lease/test_lease.c, test_lease_turns.c and test_fencing.c. */
 #pragma once
 
 #include "lease/lease.h"
@@ -74,7 +74,7 @@ static void begin(bool asks)
 	step(0, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
 }
 
-static void lead(void)
+__attribute__((unused)) static void lead(void)
 {
 	begin(false);
 	read_done(0, absent);

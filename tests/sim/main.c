@@ -13,7 +13,7 @@
 
 /* What one job reports through its pipe. */
 struct totals {
-	uint64_t seeds, counted, terms, handovers, given, taken, faults[FAULTS], bad_seed;
+	uint64_t seeds, counted, terms, handovers, given, taken, left, fenced, faults[FAULTS], bad_seed;
 	int64_t virtual_ms, node_ms, bad_at_ms;
 	char violated[120];
 };
@@ -26,6 +26,8 @@ static void add(struct totals *t, uint64_t seed, const struct sim_result *r)
 	t->handovers += r->handovers;
 	t->given += r->given;
 	t->taken += r->taken;
+	t->left += r->left;
+	t->fenced += r->fenced;
 	t->virtual_ms += r->virtual_ms;
 	t->node_ms += r->node_ms;
 	for (int f = 0; f < FAULTS; f++)
@@ -45,6 +47,8 @@ static void merge(struct totals *to, const struct totals *t)
 	to->handovers += t->handovers;
 	to->given += t->given;
 	to->taken += t->taken;
+	to->left += t->left;
+	to->fenced += t->fenced;
 	to->virtual_ms += t->virtual_ms;
 	to->node_ms += t->node_ms;
 	for (int f = 0; f < FAULTS; f++)
@@ -111,6 +115,9 @@ static void print(const struct totals *t, double seconds)
 	       (double)t->node_ms / 3.6e6, t->terms, t->handovers);
 	printf("# %" PRIu64 " releases for the one that comes next, %" PRIu64 " of them acquired by it\n", t->given,
 	       t->taken);
+	printf("# %" PRIu64 " machines on which a process began again had work left outside, %" PRIu64
+	       " terms fenced somebody before they began\n",
+	       t->left, t->fenced);
 	printf("# faults:");
 	for (int f = 0; f < FAULTS; f++)
 		printf(" %" PRIu64 " %s%s", t->faults[f], fault_names[f], f + 1 < FAULTS ? "," : "\n");

@@ -35,6 +35,7 @@ const char *const fault_names[FAULTS] = {
 	"poke lost",
 	"poke again",
 	"poke forged",
+	"fence failed",
 };
 
 /* ---- chance ---- */
@@ -277,7 +278,8 @@ static void start_script(void *arg, const struct lease_actions *a)
 
 	(void)a;
 	check_alone(w, i);
-	if (n->open || n->unreaped)
+	fence_leads(w, i);
+	if ((n->open && !n->fencing) || n->unreaped)
 		violate(w, i, "P5: a new term begins before the old one has ended");
 	if (n->saw_token <= (w->fell ? n->top_token : w->last_token))
 		violate(w, i, "P4: the token did not grow");
@@ -291,7 +293,7 @@ static void start_script(void *arg, const struct lease_actions *a)
 	if (older(n->saw_saved, w->acknowledged))
 		w->acknowledged = n->saw_saved;
 	w->unrestored = w->fell && older(w->store.saved, w->acknowledged);
-	n->copied_term = false;
+	n->copied_term = n->fencing = false;
 	n->promised = n->saw_saved;
 	n->runs = n->open = true;
 	n->first_save = n->save + 1;
@@ -320,6 +322,8 @@ static void stop_script(void *arg, const struct lease_actions *a)
 	bool mine = w->store.exists && w->store.holder == n->incarnation && w->store.count >= n->kept_count &&
 	            !w->fell && !w->cloned;
 
+	if (fence_stop(w, i))
+		return;
 	if (!n->open)
 		violate(w, i, "P5: stopped what never started");
 	if ((a->reason == LEASE_STOLEN || a->reason == LEASE_DELETED) && mine && !n->told)
@@ -345,7 +349,7 @@ static bool begins(enum lease_write what)
 	return what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM;
 }
 
-static struct content fill(struct world *w, const struct node *n, enum lease_write what, uint64_t write)
+static struct content fill(struct world *w, struct node *n, enum lease_write what, uint64_t write)
 {
 	struct content c = w->store;
 	int64_t previous = n->saw_token;
@@ -367,6 +371,7 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	c.term = begins(what)            ? lease_next_term(&n->lease)
 	         : what == LEASE_RELEASE ? n->saw.term
 	                                 : lease_term(&n->lease);
+	fence_fill(w, n, what, &c);
 	c.token = begins(what) ? larger(larger(previous, n->top_token) + 1, clock) : previous;
 	return c;
 }
@@ -390,6 +395,7 @@ static struct lease_sight look(const struct world *w, const struct node *n, cons
 	s.id += ((uint64_t)c->elsewhere << 48) + (uint64_t)c->token * UINT64_C(0x9e3779b97f4a7c15);
 	s.low_token = s.mine && !n->open && c->token <= n->top_token;
 	s.other_first = next_is_other(w, n, c);
+	s.fencing = !n->old && c->fencing && c->fencing == c->term;
 	return s;
 }
 
@@ -644,6 +650,7 @@ static void note_sight(struct world *w, struct node *n, const struct lease_sight
 	n->saw_born = c->born;
 	n->looked = true;
 	n->saw = *s;
+	n->saw_content = *c;
 	n->saw_token = c->exists ? c->token : 0;
 	n->saw_count = c->exists ? c->count : 0;
 	n->saw_holder = c->exists ? c->holder : 0;
@@ -663,9 +670,9 @@ static void check_standby(struct world *w, int i)
 	struct lease *l = &n->lease;
 	struct instant now = local(w, n);
 
-	if (l->phase != PHASE_FOLLOWING || l->busy || l->look_due || l->finish || l->paused || l->unreaped || n->asks ||
-	    (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine || n->saw.reclaim ||
-	    n->saw.elsewhere)
+	if (l->phase != PHASE_FOLLOWING || l->barred || l->busy || l->look_due || l->finish || l->paused ||
+	    l->unreaped || n->asks || (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine ||
+	    n->saw.reclaim || n->saw.elsewhere)
 		return;
 	bool held = n->saw.kind == SIGHT_HELD;
 	nsec hold = held ? lease_hold_back(&n->times) : lease_hold_back_released(&n->times, l->watching);
@@ -770,6 +777,13 @@ static void do_deadline(void *arg, const struct lease_actions *a)
 		watch_kill(at->world, at->node); /* nearer: the guard is told; farther: it finds out when it looks */
 }
 
+static void do_fence(void *arg, const struct lease_actions *)
+{
+	struct at *at = arg;
+
+	fence_begin(at->world, at->node);
+}
+
 static void do_ask(void *arg, const struct lease_actions *a)
 {
 	struct at *at = arg;
@@ -804,6 +818,7 @@ static const struct lease_effects effects = {
 	.unsaved = do_unsaved,
 	.stop = stop_script,
 	.start = start_script,
+	.fence = do_fence,
 	.deadline = do_deadline,
 	.ask = do_ask,
 	.read = start_read,
@@ -824,7 +839,8 @@ static void watch_calm(struct world *w)
 	for (int i = 0; i < w->nodes; i++) {
 		struct node *n = &w->node[i];
 		nsec out = n->lease.out_for - elapsed_standby(n->lease.out_since, local(w, n));
-		if (n->runs || !n->up || frozen(w, n) || w->now < n->cut_until || n->unreaped || out > 0) {
+		if (n->runs || n->fencing || !n->up || frozen(w, n) || w->now < n->cut_until || n->unreaped ||
+		    out > 0) {
 			w->calm_since = 0;
 			return;
 		}
@@ -855,6 +871,7 @@ static void step(struct world *w, int i, struct lease_event e)
 	bool loss = e.kind == LEASE_EV_READ_DONE && e.outcome == OUTCOME_OK && e.op == n->lease.op && n->lease.busy &&
 	            !e.sight.mine && lease_phase(&n->lease) == PHASE_LEADING;
 	bool regained = read_back(w, n, &e);
+	fence_bar(w, i);
 	struct lease_actions a = lease_step(&n->lease, &e, local(w, n));
 
 	if (loss && lease_phase(&n->lease) == PHASE_LEADING)
@@ -879,9 +896,9 @@ static void boot(struct world *w, int i)
 	n->up = true;
 	n->life = n->incarnation = ++w->lives;
 	n->copied = n->copied_term = n->noticed = false;
-	n->identity = same_identity   ? n->identity
-	              : chance(w, 10) ? w->node[0].identity
-	                              : n->life; /* or somebody else's */
+	n->identity = same_identity                 ? n->identity
+	              : chance(w, 10) && !w->fences ? w->node[0].identity
+	                                            : n->life; /* or somebody else's */
 	n->looked = n->open = n->reported_any = n->unreaped = false;
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
 	n->saw_token = n->top_token = 0;
@@ -895,6 +912,7 @@ static void boot(struct world *w, int i)
 	lease_init(&n->lease, &n->times, false, n->asks, (uint32_t)draw(w));
 	lease_watching(&n->lease, chance(w, 50));
 	next_boot(w, i);
+	fence_boot(w, i);
 	say(w, i, "starts, life", n->life);
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
 }
@@ -949,6 +967,11 @@ void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
 void renew_now(struct world *w, int i)
 {
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_RENEW });
+}
+
+void fence_done(struct world *w, int i)
+{
+	step(w, i, (struct lease_event){ .kind = LEASE_EV_FENCED });
 }
 
 void look_now(struct world *w, int i, bool soon)
@@ -1017,7 +1040,7 @@ static void cut_off_holder(struct world *w)
 
 static void harm_record(struct world *w, enum fault f)
 {
-	if (f == FAULT_DELETED && (w->rolling || w->falls_back || !all_have_looked(w)))
+	if (f == FAULT_DELETED && (w->fences || w->rolling || w->falls_back || !all_have_looked(w)))
 		return;
 	if (!w->store.exists || w->store.holder == 0 || (f != FAULT_EDITED && w->deletions++ > 0))
 		return;
@@ -1264,10 +1287,13 @@ static void evidence(struct world *w, const struct happening *h)
 		push(w, later);
 		return;
 	}
+	fence_proved(w, h->node, h->life);
 	for (int k = 0; k < w->nodes; k++) {
 		struct node *o = &w->node[k];
-		if (o->up && o->looked && o->saw.kind == SIGHT_HELD && (o->saw.who >> 20) == h->life)
-			step(w, k, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = o->saw.id });
+		if (!o->up || !o->looked || o->saw.kind != SIGHT_HELD || (o->saw.who >> 20) != h->life)
+			continue;
+		o->proved = o->saw.id;
+		step(w, k, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = o->saw.id });
 	}
 }
 
@@ -1275,7 +1301,7 @@ static bool to_the_elector(enum kind k)
 {
 	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER ||
 	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END ||
-	       k == NOTE_RENEW || k == POKE || k == POKE_LOOK;
+	       k == NOTE_RENEW || k == POKE || k == POKE_LOOK || k == FENCE_ENDS;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -1327,11 +1353,17 @@ static void happen(struct world *w, struct happening h)
 		guard(w, &h);
 		return;
 	case GONE:
+		if (h.op)
+			fence_gone(w, h.node);
 		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = h.op });
 		n->open = false;
 		return;
+	case FENCE_ENDS:
+		fence_ends(w, &h);
+		return;
 	case REAPED:
 		n->unreaped = false;
+		fence_gone(w, h.node);
 		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
 		return;
 	case RESTART:
@@ -1381,6 +1413,7 @@ static void make_node(struct world *w, int i)
 	n->raw_base = between(w, SEC, 1000000 * SEC);
 	n->asks = chance(w, 20);
 	next_make(w, i);
+	fence_make(w, i);
 	push(w, (struct happening){ .at = between(w, 0, 2 * SEC), .kind = RESTART, .node = i });
 }
 
@@ -1421,6 +1454,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.makes_tokens = !w.falls_back && seed % 2;
 	w.server = 1;
 	w.nexts = seed % 6 == 0;
+	w.fences = seed % 3 == 2 && !w.clones && !w.falls_back;
 	w.noisy = seed % 12 == 0;
 	w.nodes = 3 + (int)(draw(&w) % 3);
 	int candidates = w.nodes;
@@ -1437,5 +1471,6 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 			watch_calm(&w);
 	}
 	judge(&w, candidates);
+	fence_fini(&w);
 	return w.result;
 }

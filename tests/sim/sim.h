@@ -35,6 +35,7 @@ enum fault {
 	FAULT_POKE_LOST,
 	FAULT_POKE_AGAIN,
 	FAULT_POKE_FORGED,
+	FAULT_FENCE_FAILED,
 	FAULTS
 };
 extern const char *const fault_names[FAULTS];
@@ -44,6 +45,7 @@ struct sim_result {
 	int64_t violated_at_ms;
 	unsigned terms, handovers;
 	unsigned given, taken; /* releases for somebody; acquired by that one */
+	unsigned left, fenced; /* processes that left work outside; terms that fenced somebody before they began */
 	unsigned faults[FAULTS];
 	int64_t virtual_ms;
 	int64_t node_ms; /* the same, of all candidates together, without clones */

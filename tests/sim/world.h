@@ -5,6 +5,7 @@
 #include "sim.h"
 
 #include "lease/lease_internal.h"
+#include "lease/debt_record.h"
 #include "lease/next.h"
 #include "lease/poke.h"
 #include "locks/lock_failover.h"
@@ -33,6 +34,8 @@ struct content { /* the record, as far as the rules look at it */
 	struct saved saved;
 	uint64_t born;      /* the version with which it came to be where there was none */
 	unsigned place;     /* the store in which it was written */
+	unsigned debt;      /* who may still act: a number in world.debt */
+	uint64_t fencing;   /* the term that has not begun */
 	unsigned elsewhere; /* the other store that showed it; 0: none but the one in which it was written */
 };
 
@@ -59,6 +62,7 @@ enum kind {
 	NOTE_RENEW, /* it has a request to be published now */
 	POKE,       /* a datagram arrives; stamp: its key's number */
 	POKE_LOOK,  /* the look that is due */
+	FENCE_ENDS,
 };
 
 /* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h):
@@ -116,6 +120,11 @@ struct node {
 	struct lock_failover doubt;
 	struct saved saw_saved;
 	struct instant saw_at;
+	/* In a world with fences. `proved`: the sight whose holder is proved dead. */
+	bool fences, old, fencing;
+	struct content saw_content;
+	uint64_t fence, proved;
+	uint64_t bar_seen, bar_proved, bar_by; /* of which record, and as whom, it has asked whether it is barred */
 	bool looked;
 	uint64_t reported, acquiring; /* acquiring: the last write that wanted to */
 	struct instant acquiring_at;
@@ -161,7 +170,15 @@ struct note { /* a write of N */
 	bool foreign;
 };
 
+/* Work that a term has started outside of its process tree: a container, say. It goes on until the elector has heard
+ * that all of the term has ended, and until somebody fences its machine. */
+struct outside {
+	bool runs;
+	uint64_t identity, incarnation;
+};
+
 #define CREATED 4
+#define DEBTS 4096
 struct world {
 	uint64_t random, order, versions, lives, writes;
 	nsec now;
@@ -196,6 +213,10 @@ struct world {
 	struct {
 		uint64_t version, note;
 	} note_past[PAST];
+	bool fences;                       /* some candidates have one */
+	struct outside outside[MAX_NODES]; /* by machine */
+	unsigned debts;
+	char *debt[DEBTS];     /* the first is NULL: nobody owes */
 	uint64_t released_for; /* incarnation, until somebody leads */
 	nsec calm_since; /* since when nothing hinders an election, and nobody leads; 0: something does, or somebody */
 	struct sim_result result;
@@ -228,7 +249,21 @@ nsec travel(struct world *w, const struct node *n);
 bool lost(struct world *w, const struct node *n);
 void end_of_will(struct world *w, int i, enum lease_reason why, nsec out);
 void renew_now(struct world *w, int i);
+void fence_done(struct world *w, int i);
 void look_now(struct world *w, int i, bool soon); /* soon: it has agreed to take over */
+
+/* sim_fence.c. Each does nothing in a world without fences. */
+void fence_make(struct world *w, int i);
+void fence_boot(struct world *w, int i);
+void fence_bar(struct world *w, int i); /* before each step of the lease */
+void fence_fill(struct world *w, struct node *n, enum lease_write what, struct content *c);
+void fence_begin(struct world *w, int i);
+bool fence_stop(struct world *w, int i); /* true: the term was one that had not begun */
+void fence_leads(struct world *w, int i);
+void fence_ends(struct world *w, const struct happening *h);
+void fence_proved(struct world *w, int i, uint64_t life); /* with all that it started: a cleanup ended well, too */
+void fence_gone(struct world *w, int i); /* the elector of machine i has heard that its term has ended */
+void fence_fini(struct world *w);
 
 /* sim_next.c. Each does nothing in a world without N. */
 void next_make(struct world *w, int i);

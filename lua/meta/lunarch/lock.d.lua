@@ -14,7 +14,7 @@ local lock = {}
 ---A record, as `lunarch status` shows it.
 ---@class lunarch.LockState
 ---@field lock string its URL, without secrets
----@field state string "leading"; "overdue": its leader has not renewed for its lease; "released"; "absent": there is no record; "no lock": the record of who comes next; "unreadable": only of watch, see error
+---@field state string "leading"; "fencing": its holder fences earlier ones before its term begins; "overdue": its leader has not renewed for its lease; "released"; "absent": there is no record; "no lock": the record of who comes next; "unreadable": only of watch, see error
 ---@field leader? string the leader's identity
 ---@field address? string what it publishes
 ---@field token? integer

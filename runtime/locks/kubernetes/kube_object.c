@@ -216,6 +216,7 @@ static void combine(enum kube_kind kind, struct public *p, struct record *ours)
 	r->term = ours->term;
 	mem_replace(&r->checkpoint, ours->checkpoint);
 	mem_replace(&r->past, ours->past);
+	mem_replace(&r->unfenced, ours->unfenced); /* who wrote it since does not know that others may still act */
 	if (*r->holder || ours->state != RECORD_LEADING || (p->has_transitions && r->transitions != ours->transitions))
 		return;
 	r->state = RECORD_LEADING; /* emptied by somebody else than the holder, who may not know yet */

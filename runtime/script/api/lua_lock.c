@@ -1,5 +1,6 @@
 #include "base/duration.h"
 #include "base/mem.h"
+#include "lease/debt.h"
 #include "lease/leadership.h"
 #include "lease/next_record.h"
 #include "lease/past_rows.h"
@@ -409,10 +410,31 @@ static void set_past(lua_State *L, const struct record *r, int64_t now_us)
 	lua_setfield(L, -2, "past");
 }
 
+static void set_unfenced(lua_State *L, const struct record *r)
+{
+	struct debt d = { 0 };
+
+	debt_parse(&d, r->unfenced);
+	lua_createtable(L, d.count, 0);
+	for (int i = 0; i < d.count; i++) {
+		lua_createtable(L, 0, 6);
+		set_text(L, "identity", d.of[i].identity);
+		set_text(L, "address", d.of[i].address);
+		set_text(L, "why", d.of[i].why);
+		set_number(L, "token", d.of[i].token, d.of[i].token);
+		set_time(L, "since_us", d.of[i].since_us);
+		lua_pushboolean(L, *r->holder && strcmp(d.of[i].identity, r->holder) == 0 && !d.of[i].older);
+		lua_setfield(L, -2, "own");
+		lua_rawseti(L, -2, i + 1);
+	}
+	lua_setfield(L, -2, "unfenced");
+	debt_fini(&d);
+}
+
 static void set_record(lua_State *L, const struct record *r)
 {
 	set_text(L, "holder", r->holder);
-	set_text(L, "address", r->address);
+	set_text(L, "address", record_fences(r) ? "" : r->address); /* there is nobody yet */
 	set_text(L, "previous_holder", r->previous_holder);
 	set_text(L, "forced", r->forced);
 	set_time(L, "acquired_us", r->acquired_us);
@@ -427,6 +449,7 @@ static void set_record(lua_State *L, const struct record *r)
 	lua_setfield(L, -2, "emptied");
 	set_advice(L, r);
 	set_nomination(L, r);
+	set_unfenced(L, r);
 }
 
 /* What this process saw itself: as leadership.h counts it. */

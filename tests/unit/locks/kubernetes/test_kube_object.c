@@ -56,6 +56,7 @@ static struct record ours(void)
 	strcpy(r.write, "00112233445566778899aabbccddeeff");
 	strcpy(r.incarnation, "6ba7b810-9dad-11d1-80b4-00c04fd430c8");
 	r.checkpoint = mem_dup("{\"n\":5}");
+	r.unfenced = mem_dup("[{\"identity\":\"m\"}]");
 	r.extra = json_pack("{s:i}", "later", 1);
 	return r;
 }
@@ -245,6 +246,7 @@ static void test_bound(void)
 	   "another holder: what was ours is not its (T29)");
 	ok(r.term == 9 && r.checkpoint && strcmp(r.checkpoint, "{\"n\":5}") == 0,
 	   "but the term and the checkpoint count on");
+	ok(r.unfenced && strcmp(r.unfenced, "[{\"identity\":\"m\"}]") == 0, "and so does who may still act");
 	is_str(r.holder, "thief", "the holder is who the spec says");
 	record_fini(&r);
 	r = after_edit("leaseTransitions", json_integer(4), &found);
