@@ -74,7 +74,7 @@ MUTANTS := mutants:tests/sim/mutants.py
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
 # runs nothing of ours; without what is about a browser and other languages; and without what only waits longer there: the manual
 # pages, the days of Debian's cron (test_cron.c and the fuzzers read crontabs), readiness, doctor on every store.
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) $(patsubst %,tests/cli/%.py,pages cron ready doctor_full) tests/cli/page.py tests/cli/any_language.py tests/cli/alerts.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) $(patsubst %,tests/cli/%.py,pages cron ready doctor_full) tests/cli/page.py tests/cli/any_language.py tests/cli/alerts.py tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/stop/oom.py tests/cli/fences.py tests/cli/slots.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -88,8 +88,8 @@ TSAN_QUEUE  := $(TSAN_UNITS:%=tsan:build/tsan/tests/unit/%)
 ARM64       := build/aarch64-linux-gnu
 ARM64_UNITS := $(patsubst %,$(ARM64)/tests/unit/%,$(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/lease/*.c tests/unit/locks/file/*.c))) process/test_deadline_page)
 ARM64_QUEUE := $(patsubst %,arm64:%,$(ARM64)/sim $(ARM64_UNITS))
-KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example service doctor charts tls addresses kubeconfigs)
 # Another ZooKeeper than Debian's 3.8.0, which can lose writes (docs/stores/zookeeper.md#versions-that-lose-writes).
+KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored slots example service doctor charts tls addresses kubeconfigs)
 ZOOKEEPER_VERSION = $(or $(ZOOKEEPER),3.9.5)
 ZOOKEEPER_TESTS = tests/locks/test_zookeeper.py $(patsubst %,tests/cluster/faults/%.py,zookeeper next_zookeeper restored_zookeeper)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))

@@ -13,6 +13,7 @@ return function(script, options)
 	local TEXT_MAX = 8192
 	local YEAR = 366 * 24 * 3600
 	local PRIORITY_MOST <const> = 1000000000
+	local SLOTS_MOST <const> = 64
 
 	-- Each returns nil if the value is right, else what was expected.
 	local function text(v)
@@ -49,12 +50,18 @@ return function(script, options)
 		end
 	end
 
+	local function slots(v)
+		if math.type(v) ~= "integer" or v < 1 or v > SLOTS_MOST then
+			return ("a whole number from 1 to %d"):format(SLOTS_MOST)
+		end
+	end
+
 	local checks = { seconds = seconds, flag = boolean, text = text }
 	local keys = { name = name, isolate = boolean }
 	for key, kind in pairs(options) do
 		keys[key] = checks[kind]
 	end
-	keys.address, keys.priority = address, priority
+	keys.address, keys.priority, keys.slots = address, priority, slots
 	for key in pairs(hooks) do
 		keys[key] = hook
 	end
@@ -130,7 +137,8 @@ return function(script, options)
 		return numbers
 	end
 
-	local function describe(election)
+	-- slot: which of the election's slots is described; nil if it has none.
+	local function describe(election, slot)
 		local has = {}
 		for key, value in pairs(election) do
 			check_key(key, value)
@@ -143,7 +151,7 @@ return function(script, options)
 		end
 		return {
 			table = election,
-			name = election.name, lock = election.lock, identity = election.identity,
+			name = slot and (election.name or "slot") .. "-" .. slot or election.name, slot = slot, lock = election.lock, identity = election.identity,
 			address = type(election.address) == "string" and election.address or nil,
 			said = said(election),
 			observer = not election.on_leading,
@@ -188,6 +196,20 @@ return function(script, options)
 			if election.name then
 				names[election.name] = key
 			end
+		end
+		return list
+	end
+
+	-- An election that has the name of another's slot.
+	local function check_names(list)
+		local names = {}
+		for _, described in ipairs(list) do
+			local name = described.name
+			if name and names[name] then
+				fail("slots", nil, ("two elections, or slots of theirs, have the same name '%s': give each election with slots a `name`")
+					:format(name))
+			end
+			names[name or 1] = name
 		end
 		return list
 	end
@@ -257,9 +279,12 @@ return function(script, options)
 
 	return function(...)
 		local list = {}
-		for i, election in ipairs(gather(select("#", ...), ...)) do
-			list[i] = describe(election)
+		for _, election in ipairs(gather(select("#", ...), ...)) do
+			local count = not keys.slots(election.slots) and election.slots
+			for slot = 1, count or 1 do
+				list[#list + 1] = describe(election, count and slot)
+			end
 		end
-		return list
+		return check_names(list)
 	end
 end

@@ -6,12 +6,29 @@ local POLL <const> = 0.25
 local DRAW <const> = 1 -- how often a drawing is made anew, since its times move on
 local LOOK <const> = 60 -- with nobody leading and a store that gives notice: a look now and then
 
+-- One after the other; 0 if somebody leads in one of them.
+local function show_slots(options, say, record_text)
+	local status = say.NOBODY
+	for i, url in ipairs(options.locks) do
+		local s, err = say.look(url, options.state_dir)
+		if not s then
+			return say.fail_of(err)
+		end
+		io.stdout:write(i > 1 and not options.json and "\n" or "", options.json and record_text.json(s) .. "\n" or record_text.lines(s))
+		status = s.state == "leading" and 0 or status
+	end
+	return status
+end
+
 return function(natives, options)
 	local say = use "commands/say"(natives, "status")
 	local record_text = use "commands/record_text"(natives)
 	local screen = options.screen
-	if options.prefix or #options.locks > 1 then
+	if options.prefix or #options.locks > 1 and options.watch then
 		return use "commands/board"(natives, options, say, record_text)
+	end
+	if #options.locks > 1 then
+		return show_slots(options, say, record_text)
 	end
 	local handle, err = natives.lock_open(options.locks[1], options.state_dir)
 	if not handle then

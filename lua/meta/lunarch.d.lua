@@ -28,6 +28,7 @@
 ---@field identity string
 ---@field lock string
 ---@field address string
+---@field slot? integer which of the election's slots, from 1 on; nil: it has none
 ---@field warm? table what on_next prepared: its s.data; nil: this candidate did not come next before, or on_next failed
 local Term = {}
 
@@ -132,6 +133,7 @@ function Term:load() end
 ---@field token integer
 ---@field is_self boolean
 ---@field previous? string the leader before, if known
+---@field slot? integer the slot in which it leads; nil: the election has none
 
 ---@class lunarch.Election
 ---@field on_start? fun() once, before the first campaign
@@ -154,6 +156,7 @@ function Term:load() end
 ---@field shutdown_grace? number
 ---@field may_lead_timeout? number
 ---@field isolate? boolean a worker of its own
+---@field slots? integer so many candidates lead at once, from 1 to 64, each in a lock of its own; a process leads in one at most
 ---@field reclaim? boolean this identity can live only once
 ---@field priority? integer|fun(): integer the ready standby with the largest comes next; default 0
 ---@field preempt? boolean hand over to a next that has had a larger priority for preempt_after

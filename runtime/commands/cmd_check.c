@@ -306,7 +306,9 @@ static void check_lock(struct check *c, uint32_t index)
 {
 	const struct election_settings *p = &c->script_probe.settings[index];
 	struct err err;
-	char *url = election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
+	uint32_t count = c->script_probe.count;
+	bool several = election_several(&c->script_probe.settings[count - 1], count);
+	char *url = election_lock(&c->options, p, c->fallback, several, &err);
 	struct lock_client l = { .env.state_dir = options_text(&c->options, OPTION_STATE_DIR, NULL) };
 
 	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/json_out.h"
 #include "client/lock_client.h"
+#include "config/election_settings.h"
 #include "doctor/store_check.h"
 #include "process/kernel.h"
 #include "service/service.h"
@@ -128,6 +129,33 @@ static bool examine_service(const struct options *o, store_found_fn *found, void
 	return f.verdict == STORE_GOOD;
 }
 
+/* Who leads in a slot behind the last one was told of more slots than this machine. */
+static void examine_slots(const struct options *o, int slots, store_found_fn *found, void *arg)
+{
+	struct store_finding f = { .name = "slots", .verdict = STORE_GOOD };
+
+	snprintf(f.text, sizeof f.text, "nobody leads in a slot behind the %d that there are", slots);
+	for (uint32_t i = (uint32_t)slots + 1; i <= ELECTION_SLOTS_MAX; i++) {
+		struct lock_client l = { .env.state_dir = options_text(o, OPTION_STATE_DIR, NULL) };
+		char *url = election_slot_lock(o->value[OPTION_LOCK].text, i);
+		struct err err;
+		bool there = lock_client_open(&l, NULL, url, &err) == 0 && lock_client_read(&l) == LOCK_OK;
+		if (there && *l.record.holder) {
+			f.verdict = STORE_NOTE;
+			snprintf(
+				f.text, sizeof f.text,
+				"%.200s has led in slot %u, so it has more slots than the %d that are said here: give all "
+				"candidates one number, since as many lead as the largest says",
+				l.record.holder, i, slots);
+		}
+		lock_client_close(&l);
+		free(url);
+		if (!there)
+			break;
+	}
+	found(arg, &f);
+}
+
 /* Said only where this machine's kernel could not run a term: then no candidate starts here. */
 static bool examine_kernel(store_found_fn *found, void *arg)
 {
@@ -154,6 +182,9 @@ int cmd_doctor(int argc, char **argv)
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "which lock? lunarch doctor --lock URL");
 	bool json = options_flag(&o, OPTION_JSON);
+	int slots = election_slots(&o, &err);
+	if (slots < 0)
+		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "%s", err.text);
 	if (store_check_run(o.value[OPTION_LOCK].text, options_text(&o, OPTION_STATE_DIR, NULL),
 	                    options_flag(&o, OPTION_FULL), json ? add_finding : print_finding, &findings, &report,
 	                    &err) < 0) {
@@ -163,6 +194,8 @@ int cmd_doctor(int argc, char **argv)
 		                      report.signal);
 	} else {
 		bool runs = examine_kernel(json ? add_finding : print_finding, &findings);
+		if (slots)
+			examine_slots(&o, slots, json ? add_finding : print_finding, &findings);
 		bool served = examine_service(&o, json ? add_finding : print_finding, &findings);
 		status = report.fit && runs && served ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 		if (json)

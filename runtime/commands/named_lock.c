@@ -57,7 +57,8 @@ static int add_election_lock(const struct options *o, const struct script_probe 
                              struct named_locks *out, struct err *err)
 {
 	char *fallback = election_default_lock(o->word[0], false, err);
-	char *url = fallback ? election_lock(o, p->lock, fallback, p->name, s->count > 1, err) : NULL;
+	bool several = election_several(&s->settings[s->count - 1], s->count);
+	char *url = fallback ? election_lock(o, p, fallback, several, err) : NULL;
 
 	free(fallback);
 	if (!url)
@@ -79,6 +80,22 @@ static int script_locks(const struct options *o, const struct script_probe *s, b
 	return -1;
 }
 
+/* --lock, or the locks of its slots. */
+static int url_locks(const struct options *o, struct named_locks *out)
+{
+	const char *url = o->value[OPTION_LOCK].text;
+	struct err err;
+	int slots = election_slots(o, &err);
+
+	if (slots < 0)
+		return command_fail(o->command, EXIT_USAGE, "%s", err.text);
+	if (!slots)
+		add_lock(out, mem_dup(url));
+	for (uint32_t i = 1; i <= (uint32_t)slots; i++)
+		add_lock(out, election_slot_lock(url, i));
+	return -1;
+}
+
 int named_locks(const struct options *o, bool several, struct named_locks *out)
 {
 	struct script_probe s = { 0 };
@@ -94,13 +111,13 @@ int named_locks(const struct options *o, bool several, struct named_locks *out)
 			add_lock(out, mem_dup(o->locks[i]));
 		return -1;
 	}
-	if (!o->words) {
-		add_lock(out, mem_dup(o->value[OPTION_LOCK].text));
-		return -1;
-	}
+	if (!o->words)
+		return url_locks(o, out);
 	char *wrong = script_probe_load(&s, o, o->word[0], false);
-	int status = wrong ? command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong)
-	                   : script_locks(o, &s, several && !options_set(o, OPTION_ELECTION) && s.count, out);
+	bool slots =
+		s.count && !election_several(&s.settings[s.count - 1], s.count); /* one election has several locks */
+	bool all = (several || (slots && o->command == COMMAND_STATUS)) && !options_set(o, OPTION_ELECTION) && s.count;
+	int status = wrong ? command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong) : script_locks(o, &s, all, out);
 	free(wrong);
 	script_probe_fini(&s);
 	return status;

@@ -13,7 +13,8 @@
 int named_lock(const struct options *o, char **url);
 
 /* The same for a command that can show several locks, if it shall (several): each --lock, or all elections of the
- * script, unless --election names one. */
+ * script, unless --election names one. The locks of --slots, and for status those of a script's only election, are all
+ * shown in any case. */
 struct named_locks { /* zeroed before; named_locks_fini */
 	char **url;
 	size_t count;

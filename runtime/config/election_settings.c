@@ -31,6 +31,7 @@ bool election_settings_copy(struct election_settings *to, const struct wire_elec
 		.where = copies[4],
 		.hooks = copies[5],
 		.flags = from->flags,
+		.slot = from->slot,
 	};
 	while (said.at < said.end) {
 		if (!wire_said_get(&said, &one) || one.option >= OPTIONS || !option_table[one.option].is_key)
@@ -235,8 +236,43 @@ static char *fill_in_name(const char *lock, const char *name)
 	return b.data;
 }
 
-char *election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                    bool several, struct err *err)
+/* The name of a lock is what its URL ends with: behind the # of PostgreSQL's, else before the options. */
+char *election_slot_lock(const char *lock, uint32_t slot)
+{
+	size_t name_end = strchr(lock, '#') ? strlen(lock) : strcspn(lock, "?");
+
+	return mem_printf("%.*s-%u%s", (int)name_end, lock, slot, lock + name_end);
+}
+
+/* What the names of its slots begin with. */
+static size_t slots_name(const struct election_settings *s)
+{
+	return (size_t)(strrchr(s->name, '-') - s->name);
+}
+
+bool election_same_slots(const struct election_settings *a, const struct election_settings *b)
+{
+	return a->slot && b->slot && slots_name(a) == slots_name(b) && strncmp(a->name, b->name, slots_name(a)) == 0;
+}
+
+bool election_several(const struct election_settings *last, uint32_t count)
+{
+	return count > 1 && last->slot != count;
+}
+
+int election_slots(const struct options *o, struct err *err)
+{
+	int64_t n = o->value[OPTION_SLOTS].number;
+
+	if (!options_set(o, OPTION_SLOTS))
+		return 0;
+	if (n >= 1 && n <= ELECTION_SLOTS_MAX)
+		return (int)n;
+	return err_set(err, ERR_USAGE, "--slots %" PRId64 ": expected a number from 1 to %d", n, ELECTION_SLOTS_MAX);
+}
+
+static char *lock_of_all(const struct options *o, const char *script_lock, const char *fallback, const char *name,
+                         bool several, struct err *err)
 {
 	const struct option_value *v = &o->value[OPTION_LOCK];
 	bool given = options_set(o, OPTION_LOCK);
@@ -259,6 +295,21 @@ char *election_lock(const struct options *o, const char *script_lock, const char
 	if (hole)
 		return fill_in_name(v->text, name);
 	return several ? mem_printf("%s-%s", fallback, name) : mem_dup(fallback);
+}
+
+char *election_lock(const struct options *o, const struct election_settings *s, const char *fallback, bool several,
+                    struct err *err)
+{
+	char *name = mem_dup(s->name);
+
+	if (s->slot)
+		name[slots_name(s)] = '\0';
+	char *all = lock_of_all(o, s->lock, fallback, name, several, err);
+	char *lock = all && s->slot ? election_slot_lock(all, s->slot) : all;
+	free(name);
+	if (lock != all)
+		free(all);
+	return lock;
 }
 
 char *election_service(const struct options *o, const char *name, bool several, struct err *err)

@@ -22,6 +22,7 @@ struct election_settings {
 	struct said *said;
 	uint32_t said_count;
 	uint32_t flags; /* WIRE_ELECTION_* */
+	uint32_t slot;  /* 0: the election has no slots. Its name ends with "-SLOT" */
 };
 
 /* Copies everything; *to needs no initialisation, and is the caller's to fini. false: the message makes no sense. */
@@ -48,10 +49,24 @@ int election_next(const struct options *o, const struct election_settings *s, st
 char *election_default_lock(const char *script, bool is_text, struct err *err);
 
 /* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (election_default_lock),
- * which gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with
- * ERR_USAGE. */
-char *election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                    bool several, struct err *err);
+ * which gets "-NAME" behind it when there are several. Of an election with slots: that lock, with "-SLOT" behind its
+ * name. The caller frees; NULL with ERR_USAGE. */
+char *election_lock(const struct options *o, const struct election_settings *s, const char *fallback, bool several,
+                    struct err *err);
+
+/* Whether a script with so many elections, of which this is the last, has several: the slots of one are one. */
+bool election_several(const struct election_settings *last, uint32_t count);
+
+/* Slots: an election in which several lead at once, each in a lock of its own; a process leads in one at most. */
+
+#define ELECTION_SLOTS_MAX 64
+
+/* The lock of a slot, of the URL that names them all. slot from 1 on. The caller frees. */
+char *election_slot_lock(const char *lock, uint32_t slot);
+/* Whether both are slots of one election. */
+bool election_same_slots(const struct election_settings *a, const struct election_settings *b);
+/* How many --slots asks for; 0: it was not given. -1 with *err. */
+int election_slots(const struct options *o, struct err *err);
 
 /* The Service of --service with {name} filled in; "": none. The caller frees; NULL with ERR_USAGE: several elections
  * cannot share one. */

@@ -7,6 +7,8 @@
  * starts; KEPT: LUNARCH_NAME is its variable, and stays, since what a term starts finds its elector by it. */
 V(LOCK, TEXT, "lock", NULL, 0, "URL", NULL, LEADS | LEADER | STATUS | HISTORY | RELEASE | DOCTOR | CTL, true,
   "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name")
+V(SLOTS, NUMBER, "slots", NULL, 0, "N", NULL, EXEC | STATUS | DOCTOR, true,
+  "so many lead at once, each in a lock of its own, --lock's with -1 to -N behind its name")
 V(IDENTITY, TEXT, "identity", NULL, 0, "ID", NULL, LEADS, true,
   "name of this candidate (preset: hostname and a random UUID)")
 V(ADDRESS, TEXT, "address", NULL, 0, "HOST:PORT", NULL, LEADS, true,

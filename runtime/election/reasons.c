@@ -4,7 +4,7 @@ const char *reason_text(enum lease_reason r)
 {
 	static const char *const text[LEASE_REASONS] = {
 		[LEASE_RESIGNED] = "the script or an operator resigned",
-		[LEASE_DECLINED] = "on_leading declined",
+		[LEASE_DECLINED] = "on_leading declined, or it leads in another slot",
 		[LEASE_SHUTDOWN] = "asked to shut down",
 		[LEASE_EXPIRED] = "no renewal succeeded before the renew deadline",
 		[LEASE_STOLEN] = "the record names another holder",

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define SLOT "0"
+#define SLOT_ENV "LUNARCH_SLOT" /* of --slots; SLOT is the place in the page */
 #define WARM_ENV "LUNARCH_WARM_FD"
 
 void exec_term_fini(struct exec_term *t)
@@ -48,7 +49,7 @@ static char **end_of(char **entry)
 }
 
 /* The environment of a held command has a place for each of them. */
-static void leading_entries(char **entry, const struct exec_term *t)
+static void leading_entries(char **entry, const struct exec_term *t, bool slots)
 {
 	char mark[32];
 
@@ -56,6 +57,8 @@ static void leading_entries(char **entry, const struct exec_term *t)
 	term_entries(entry, t, t->of.term ? mark : "-");
 	entry = end_of(entry);
 	*entry++ = mem_printf("LUNARCH_TOKEN=%" PRId64, t->of.token);
+	if (slots)
+		*entry++ = mem_printf(SLOT_ENV "=%u", t->slot);
 	*entry = NULL;
 }
 
@@ -134,14 +137,14 @@ static struct supervisor *spawn(struct exec_command *c, struct supervisor_spec *
 	return s;
 }
 
-static char *const outside_a_warm_start[] = { "LUNARCH_NEXT", WARM_ENV, NULL };
+static char *const outside_a_warm_start[] = { "LUNARCH_NEXT", WARM_ENV, SLOT_ENV, NULL };
 
 struct supervisor *exec_command_start(struct exec_command *c, const struct exec_term *t, struct err *err)
 {
 	struct supervisor_spec spec = { .first = t->of };
 	char *env[ENTRIES];
 
-	leading_entries(env + SHARED, t);
+	leading_entries(env + SHARED, t, c->slots);
 	struct supervisor *s = spawn(c, &spec, env, outside_a_warm_start, err);
 	free_entries(env + SHARED);
 	tell_of_stdin(c);
@@ -153,7 +156,7 @@ struct supervisor *exec_command_hold(struct exec_command *c, struct err *err)
 	struct supervisor_spec spec = { .held = true };
 	char *env[ENTRIES];
 
-	leading_entries(env + SHARED, &(struct exec_term){ 0 });
+	leading_entries(env + SHARED, &(struct exec_term){ 0 }, c->slots);
 	struct supervisor *s = spawn(c, &spec, env, outside_a_warm_start, err);
 	free_entries(env + SHARED);
 	return s;
@@ -166,7 +169,7 @@ bool exec_command_begin(struct exec_command *c, struct supervisor *held, const s
 
 	if (now.front != c->tty.front || now.away != c->tty.away)
 		return false;
-	leading_entries(env, t);
+	leading_entries(env, t, c->slots);
 	bool begun = supervisor_begin(held, &t->of, env);
 	free_entries(env);
 	if (begun)
@@ -177,7 +180,7 @@ bool exec_command_begin(struct exec_command *c, struct supervisor *held, const s
 struct supervisor *exec_command_warm(struct exec_command *c, const struct exec_term *t, struct exec_warm *w,
                                      struct err *err)
 {
-	static char *const lacks[] = { "LUNARCH_TOKEN", NULL };
+	static char *const lacks[] = { "LUNARCH_TOKEN", SLOT_ENV, NULL };
 	struct supervisor_spec spec = { .passed = exec_warm_open(w, c->program->loop, err),
 		                        .passed_as = w->descriptor };
 	char *env[ENTRIES];

@@ -17,6 +17,7 @@ struct program;
 struct exec_command { /* borrowed, as long as it is used */
 	struct program *program;
 	char *const *argv;
+	bool slots; /* it has LUNARCH_SLOT */
 	nsec kill_allowance;
 	const struct supervisor_callbacks *callbacks;
 	const struct guard_fork *fork; /* while a guard may be one; else NULL */
@@ -29,6 +30,7 @@ struct exec_command { /* borrowed, as long as it is used */
 
 struct exec_term { /* owns its texts */
 	char *lock, *identity, *address;
+	uint32_t slot;
 	struct supervisor_term of;
 };
 

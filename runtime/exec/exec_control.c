@@ -15,12 +15,16 @@ static void exec_tell_restarts(const void *arg, struct buf *out)
 	exec_restart_why(arg, out);
 }
 
-static void exec_stand(const struct exec *x, struct standing *out, struct elector_status *status)
+static void exec_stand(const struct exec_slot *s, struct standing *out, struct elector_status *status)
 {
-	campaign_stand(&x->campaign, out, status);
+	const struct exec *x = s->x;
+
+	campaign_stand(&s->campaign, out, status);
 	out->warm = exec_warmth(x);
-	out->tell_more = exec_tell_restarts;
-	out->tell_more_arg = &x->restart;
+	if (s == x->at) {
+		out->tell_more = exec_tell_restarts;
+		out->tell_more_arg = &x->restart;
+	}
 }
 
 static bool exec_is_ending(const void *arg)
@@ -45,12 +49,14 @@ static void exec_resign(void *arg, const char *, nsec sit_out)
 	exec_tell(arg, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
 }
 
-static int exec_hand_over(void *arg, const struct standing *, const struct control_request *q, nsec timeout,
+static int exec_hand_over(void *arg, const struct standing *e, const struct control_request *q, nsec timeout,
                           struct err *err)
 {
-	struct exec *x = arg;
+	struct exec_slot *s = ((struct exec *)arg)->slots;
 
-	return elector_hand_over(x->campaign.elector, q->ticket, q->to, timeout, err);
+	while (s->campaign.elector != e->elector)
+		s++;
+	return elector_hand_over(s->campaign.elector, q->ticket, q->to, timeout, err);
 }
 
 static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
@@ -59,10 +65,10 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 	struct elector_status st;
 	struct standing e;
 
-	if (!x->campaign.elector)
-		return;
-	exec_stand(x, &e, &st);
-	each(each_arg, &e);
+	for (uint32_t i = 0; i < x->slot_count && x->slots[i].campaign.elector; i++) {
+		exec_stand(&x->slots[i], &e, &st);
+		each(each_arg, &e);
+	}
 }
 
 const struct orders_ops exec_orders = {

@@ -26,7 +26,7 @@ void exec_warm_up(struct exec *x)
 	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || !x->warm.asked || !x->is_next ||
 	    x->spent)
 		return;
-	elector_status(x->campaign.elector, &st);
+	elector_status(x->at->campaign.elector, &st);
 	mem_replace(&x->of.lock, st.lock);
 	mem_replace(&x->of.identity, st.identity);
 	mem_replace(&x->of.address, st.address);
@@ -45,7 +45,7 @@ void exec_end_early(struct exec *x)
 		supervisor_kill(x->supervisor);
 	} else if (x->stage == STAGE_WARM) {
 		supervisor_signal(x->supervisor, SIGTERM);
-		exec_begin_timer(x, &x->cool, x->leaving ? x->shutdown_grace : x->campaign.times.grace);
+		exec_begin_timer(x, &x->cool, x->leaving ? x->shutdown_grace : x->at->campaign.times.grace);
 	} else {
 		return;
 	}

@@ -10,7 +10,7 @@ static void exec_on_ended(void *arg, int wait_status)
 	x->wait_status = wait_status;
 	if (x->stage == STAGE_TERM) {
 		x->ended = true;
-		elector_look(x->campaign.elector); /* the guard may have killed it because the lease is over */
+		elector_look(x->at->campaign.elector); /* the guard may have killed it because the lease is over */
 	} else if (x->stage == STAGE_WARM) {
 		exec_tell_warm_ended(x);
 		x->spent = true; /* it is not started again before this candidate comes next anew */
@@ -39,7 +39,7 @@ static void exec_on_term_gone(struct exec *x, bool reaped)
 		exec_after_command(x);
 		return;
 	}
-	if (!x->campaign.elector || (x->hooks.state == TERM_NONE && reaped)) /* NULL: it could not be made */
+	if (!x->at->campaign.elector || (x->hooks.state == TERM_NONE && reaped)) /* NULL: it could not be made */
 		return;
 	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
 		x->status = exec_leaving_status(x);
@@ -65,7 +65,7 @@ static void exec_on_gone(void *arg, bool reaped, int wait_status)
 	if (wait_status != -1)
 		x->wait_status = wait_status;
 	else if (was == STAGE_TERM)
-		elector_look(x->campaign.elector); /* the guard may not have begun it because the lease is over */
+		elector_look(x->at->campaign.elector); /* the guard may not have begun it because the lease is over */
 	ev_timer_stop(x->program.loop, &x->cool);
 	exec_warm_close(&x->warm);
 	supervisor_free(x->supervisor);

@@ -27,10 +27,23 @@ enum stage {
 	STAGE_TERM,   /* the command leads, or its term is over */
 };
 
+/* One of the locks in which exec may lead. With --slots there are several, and it leads in one at most. */
+struct exec_slot {
+	struct exec *x;
+	uint32_t number;          /* from 1 on; 0: there are no slots, and this is the only one */
+	char name[16];            /* of its election; "": there are no slots */
+	struct campaign campaign; /* its elector NULL: not made yet */
+	bool held;                /* another leads in it, or may be alive */
+	nsec doubt;               /* the same: how long it may take to find out */
+	bool finished;            /* its elector has */
+};
+
 struct exec {
 	struct program program;
 	struct options *options;
-	struct campaign campaign; /* its elector NULL: not made yet */
+	struct exec_slot *slots, *at; /* at: the one of the term, or of the last term; never NULL */
+	uint32_t slot_count;
+	const char *barred; /* why it does not campaign any more; NULL: it does */
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor;
@@ -66,6 +79,8 @@ void exec_begin_timer(struct exec *x, ev_timer *t, nsec after);
 /* ---- exec_term.c: the term, and the command in it ---- */
 
 void exec_tell(struct exec *x, struct term_event e);
+/* A term keeps the other slots from campaigning. To be called whenever one may have begun or ended. */
+void exec_bar(struct exec *x);
 void exec_leave(struct exec *x, int status, enum lease_reason reason);
 /* The exit status of a process that was asked to stop. */
 int exec_leaving_status(const struct exec *x);

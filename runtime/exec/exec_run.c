@@ -7,6 +7,7 @@
 #include "program/sd_notify.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@ static void exec_on_look(void *arg)
 {
 	const struct exec *x = arg;
 
-	if (x->campaign.elector)
-		elector_look(x->campaign.elector);
+	for (uint32_t i = 0; i < x->slot_count; i++)
+		if (x->slots[i].campaign.elector)
+			elector_look(x->slots[i].campaign.elector);
 }
 
 static const struct program_ops program_ops = {
@@ -26,13 +28,21 @@ static const struct program_ops program_ops = {
 
 static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 {
-	const struct campaign_place at = campaign_place(&x->program, lock, false);
+	struct campaign_place at = campaign_place(&x->program, lock, x->slot_count > 1);
 
-	if (campaign_open(&x->campaign, &at, NULL, &exec_elector_callbacks, x, err) < 0)
-		return -1;
+	for (uint32_t i = 0; i < x->slot_count; i++) {
+		struct exec_slot *s = &x->slots[i];
+		char *url = s->number ? election_slot_lock(lock, s->number) : mem_dup(lock);
+		at.lock = url;
+		at.name = s->name;
+		int result = campaign_open(&s->campaign, &at, NULL, &exec_elector_callbacks, s, err);
+		free(url);
+		if (result < 0)
+			return -1;
+	}
 	struct elector_status st;
-	elector_status(x->campaign.elector, &st);
-	log_program(st.identity, st.lock);
+	elector_status(x->at->campaign.elector, &st);
+	log_program(st.identity, x->slot_count > 1 ? NULL : st.lock);
 	program_say_local(&x->program, lock);
 	return 0;
 }
@@ -43,8 +53,8 @@ static bool exec_nested(const struct exec *x)
 	const char *held = getenv("LUNARCH_TERM_LOCK");
 	struct elector_status st;
 
-	elector_status(x->campaign.elector, &st);
-	return held && strcmp(held, st.lock) == 0;
+	elector_status(x->at->campaign.elector, &st);
+	return held && x->slot_count == 1 && strcmp(held, st.lock) == 0;
 }
 
 bool exec_waits_not(const struct exec *x)
@@ -70,9 +80,11 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->refill, exec_on_refill, 0., 0.);
 	ev_timer_init(&x->cool, exec_on_cool, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x->again.data = x->refill.data = x->cool.data = x;
-	campaign_init(&x->campaign, &x->program);
-	x->campaign.handed_over = exec_handed_over;
-	x->campaign.arg = x;
+	for (uint32_t i = 0; i < x->slot_count; i++) {
+		campaign_init(&x->slots[i].campaign, &x->program);
+		x->slots[i].campaign.handed_over = exec_handed_over;
+		x->slots[i].campaign.arg = x;
+	}
 	x->at_least =
 		options_set(x->options, OPTION_AT_LEAST) ? x->options->value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
 }
@@ -107,14 +119,38 @@ static void exec_end_guard(struct exec *x)
 
 const int exec_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
 
+static int exec_make_slots(struct exec *x, struct err *err)
+{
+	int asked = election_slots(x->options, err);
+
+	if (asked < 0)
+		return -1;
+	if (asked && options_flag(x->options, OPTION_WARM))
+		return err_set(err, ERR_USAGE,
+		               "--warm and --slots: a command that makes itself ready does not know its slot yet");
+	x->slot_count = asked ? (uint32_t)asked : 1;
+	x->at = x->slots = mem_zero(x->slot_count * sizeof *x->slots);
+	for (uint32_t i = 0; i < x->slot_count; i++) {
+		struct exec_slot *s = &x->slots[i];
+		s->x = x;
+		s->number = asked ? i + 1 : 0;
+		s->campaign.options = x->options;
+		if (asked)
+			snprintf(s->name, sizeof s->name, "slot-%u", s->number);
+		if (campaign_read(&s->campaign, NULL, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int exec_configure(struct exec *x, struct err *err)
 {
 	x->shutdown_grace = election_time(x->options, NULL, OPTION_SHUTDOWN_GRACE);
-	if (campaign_read(&x->campaign, NULL, err) < 0 ||
-	    (options_flag(x->options, OPTION_WARM) && exec_warm_init(&x->warm, x->campaign.times.lease, err) < 0) ||
+	if (exec_make_slots(x, err) < 0 ||
+	    (options_flag(x->options, OPTION_WARM) && exec_warm_init(&x->warm, x->at->campaign.times.lease, err) < 0) ||
 	    program_init(&x->program, x->options, exec_signals, &program_ops, x, err) < 0)
 		return -1;
-	term_hooks_configure(&x->hooks, &x->campaign.times, x->shutdown_grace, false, false);
+	term_hooks_configure(&x->hooks, &x->at->campaign.times, x->shutdown_grace, false, false);
 	exec_make_timers(x);
 	exec_make_shell(x);
 	return 0;
@@ -127,7 +163,8 @@ static void exec_begin_guard(struct exec *x)
 
 	x->command = (struct exec_command){ .program = &x->program,
 		                            .argv = *x->shell ? x->shell : x->options->rest,
-		                            .kill_allowance = x->campaign.times.kill,
+		                            .slots = x->at->number,
+		                            .kill_allowance = x->at->campaign.times.kill,
 		                            .callbacks = &exec_supervisor_callbacks,
 		                            .arg = x,
 		                            .fork = &fork };
@@ -144,7 +181,7 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 		               "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would wait for "
 		               "itself for ever",
 		               getenv("LUNARCH_TERM_LOCK"));
-	elector_bar(x->campaign.elector, NULL);
+	exec_bar(x);
 	exec_begin_patience(x);
 	proof_self_tidy(&x->program.self);
 	sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */
@@ -154,8 +191,10 @@ static int exec_campaign(struct exec *x, const char *lock, struct err *err)
 
 static void exec_fini(struct exec *x)
 {
-	campaign_fini(&x->campaign);
+	for (uint32_t i = 0; i < x->slot_count; i++)
+		campaign_fini(&x->slots[i].campaign);
 	program_fini(&x->program);
+	free(x->slots);
 	free(x->trouble);
 	free(x->shell[2]);
 	exec_term_fini(&x->of);
@@ -164,10 +203,12 @@ static void exec_fini(struct exec *x)
 
 int exec_run(struct options *o, const char *lock, struct err *err)
 {
-	struct exec x = { .options = o, .campaign.options = o };
+	struct exec x = { .options = o };
 
-	if (exec_configure(&x, err) < 0)
+	if (exec_configure(&x, err) < 0) {
+		free(x.slots);
 		return -1;
+	}
 	exec_begin_guard(&x);
 	int status = exec_campaign(&x, lock, err);
 	exec_end_guard(&x);

@@ -40,14 +40,14 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	}
 	x->asked = signal;
 	x->asked_at = clock_now();
-	sd_notify_stopping(x->shutdown_grace + x->campaign.times.lease);
+	sd_notify_stopping(x->shutdown_grace + x->at->campaign.times.lease);
 	if (x->stage == STAGE_NONE || (x->stage != STAGE_TERM && x->hooks.state == TERM_NONE)) {
 		exec_leave(x, exec_leaving_status(x), LEASE_SHUTDOWN);
 		return;
 	}
 	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
 	exec_begin_timer(x, &x->grace, x->shutdown_grace);
-	if (!service_order_withdraw(x->campaign.service, x->shutdown_grace, exec_on_withdrawn, x))
+	if (!service_order_withdraw(x->at->campaign.service, x->shutdown_grace, exec_on_withdrawn, x))
 		supervisor_signal(x->supervisor, signal);
 }
 

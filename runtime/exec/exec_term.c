@@ -87,14 +87,21 @@ static void exec_on_term_end(void *arg, struct term_actions *a)
 {
 	struct exec *x = arg;
 
-	elector_end(x->campaign.elector, a->reason, a->sit_out, a->grace);
+	exec_bar(x);
+	for (uint32_t i = 0; i < x->slot_count; i++) {
+		struct exec_slot *s = &x->slots[i];
+		if (s == x->at)
+			elector_end(s->campaign.elector, a->reason, a->sit_out, a->grace);
+		else if (a->sit_out) /* what keeps it from leading is not about one lock */
+			elector_end(s->campaign.elector, a->reason, a->sit_out, 0);
+	}
 }
 
 static void exec_on_term_report(void *arg, struct term_actions *a)
 {
 	struct exec *x = arg;
 
-	elector_stopped(x->campaign.elector, a->reaped);
+	elector_stopped(x->at->campaign.elector, a->reaped);
 }
 
 static void exec_on_term_finished(void *arg, struct term_actions *)
@@ -128,6 +135,20 @@ void exec_tell(struct exec *x, struct term_event e)
 	e.now = (struct term_context){ .ready = !x->ended, .running = x->supervisor != NULL, .ending = x->leaving };
 	struct term_actions a = term_hooks_step(&x->hooks, &e);
 	term_carry_out(&x->hooks, SLOT, &a, &effects, x);
+	if (x->slot_count > 1)
+		exec_bar(x);
+}
+
+void exec_bar(struct exec *x)
+{
+	for (uint32_t i = 0; i < x->slot_count; i++) {
+		struct exec_slot *s = &x->slots[i];
+		bool elsewhere = x->hooks.state != TERM_NONE && s != x->at;
+		if (s->campaign.elector && !s->finished)
+			elector_bar(s->campaign.elector, x->barred   ? x->barred
+			                                 : elsewhere ? "it leads in another slot"
+			                                             : NULL);
+	}
 }
 
 /* Starts the command again after a pause. The lease is kept meanwhile. */
@@ -179,7 +200,7 @@ void exec_after_command(struct exec *x)
 	}
 	exec_tell_killed(x);
 	if (held < x->at_least) {
-		service_order_withdraw(x->campaign.service, 0, NULL, NULL);
+		service_order_withdraw(x->at->campaign.service, 0, NULL, NULL);
 		exec_begin_timer(x, &x->hold, x->at_least - held);
 	} else {
 		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
@@ -194,10 +215,11 @@ void exec_lost_status(struct exec *x, enum lease_reason reason)
 
 	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
 		return;
-	elector_status(x->campaign.elector, &st);
+	elector_status(x->at->campaign.elector, &st);
 	if (st.next.handing_over) {
 		x->left_with = EXIT_LOST;
-		elector_bar(x->campaign.elector, "its command has ended with its term");
+		x->barred = "its command has ended with its term";
+		exec_bar(x);
 	} else {
 		exec_leave(x, EXIT_LOST, reason);
 	}

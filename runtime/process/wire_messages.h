@@ -43,15 +43,16 @@
  * up to the end of the message. */
 
 /* An election of the script, while it loads. "": the script says nothing about it. */
-#define WIRE_FIELDS_election(F)                                               \
-	F(u32, index) /* 0, 1, ... in the order of the script */              \
-	F(str, name)                                                          \
-	F(str, lock)                                                          \
-	F(str, identity)                                                      \
-	F(str, address)                                                       \
-	F(u32, flags) /* of enum wire_election_flag */                        \
-	F(str, hooks) /* their names, for people */                           \
-	F(str, where) /* "script.lua:12", for messages about this election */ \
+#define WIRE_FIELDS_election(F)                                                                                       \
+	F(u32, index) /* 0, 1, ... in the order of the script */                                                      \
+	F(str, name)                                                                                                  \
+	F(str, lock)                                                                                                  \
+	F(str, identity)                                                                                              \
+	F(str, address)                                                                                               \
+	F(u32, flags) /* of enum wire_election_flag */                                                                \
+	F(u32, slot)  /* of an election with slots, which is sent once for each, in their order: 1, 2, ...; else 0 */ \
+	F(str, hooks) /* their names, for people */                                                                   \
+	F(str, where) /* "script.lua:12", for messages about this election */                                         \
 	F(list, said) /* of struct wire_said */
 
 /* A number that the script says by the key of an option (enum option); a time in milliseconds. */

@@ -41,7 +41,8 @@ struct campaign_place { /* what an election is opened in; as in elector_config *
 	struct lock *opened; /* a simulated one, beside which no Service is kept: taken or closed. NULL: it is opened */
 	const char *identity; /* NULL: as the settings say */
 	uint32_t seed;
-	bool several; /* the script has more elections */
+	bool several;     /* the script has more elections */
+	const char *name; /* of an election without a script; NULL: none */
 };
 struct campaign_place campaign_place(struct program *p, const char *lock, bool several);
 

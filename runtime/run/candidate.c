@@ -15,6 +15,20 @@ static struct worker_set *candidate_set(const struct candidate *p)
 	return p->run->worker_sets[life_set_of(&p->run->life, p->number)];
 }
 
+static bool candidate_elsewhere(const void *arg)
+{
+	const struct candidate *p = arg;
+	const struct run *r = p->run;
+
+	for (uint32_t i = 0; p->settings->slot && i < r->life.candidate_count; i++) {
+		const struct candidate *other = r->candidates[i];
+		if (other != p && other->term.hooks.state != TERM_NONE &&
+		    election_same_slots(other->settings, p->settings))
+			return true;
+	}
+	return false;
+}
+
 static struct term_context candidate_context(void *arg)
 {
 	const struct candidate *p = arg;
@@ -149,6 +163,7 @@ static const struct term_ops candidate_ops = {
 	.kill = candidate_kill_worker,
 	.doing = candidate_worker_doing,
 	.leads_another = candidate_worker_leads_another,
+	.elsewhere = candidate_elsewhere,
 	.tell = candidate_tell,
 	.hopeless = candidate_hopeless,
 };

@@ -58,11 +58,16 @@ static void pass_order_on(struct run *r, struct candidate *p, uint32_t earlier)
 		elector_end(p->campaign.elector, LEASE_RESIGNED, instant_until(p->out_until, now), 0);
 }
 
+static bool reload_several(const struct reload *l)
+{
+	return election_several(&l->version->settings[l->version->count - 1], l->version->count);
+}
+
 static char *reload_lock(const struct reload *l, uint32_t i, struct err *err)
 {
 	const struct options *o = &l->r->options;
 	const struct election_settings *s = &l->version->settings[i];
-	char *lock = election_lock(o, s->lock, l->r->fallback, s->name, l->version->count > 1, err);
+	char *lock = election_lock(o, s, l->r->fallback, reload_several(l), err);
 
 	if (!lock)
 		election_blame_lock(o, s->where, err);

@@ -388,11 +388,18 @@ static void supervision_pass_to_next(struct term_supervision *t, const struct te
 
 /* ---- whether it may campaign ---- */
 
+static bool supervision_elsewhere(const struct term_supervision *t)
+{
+	return t->ops->elsewhere && t->ops->elsewhere(t->arg);
+}
+
 /* What keeps it from campaigning. Nothing of this is stored, so nothing can forget to change it. */
 static const char *supervision_bar(const struct term_supervision *t, const struct term_context *now)
 {
 	if (now->bar)
 		return now->bar;
+	if (supervision_elsewhere(t))
+		return "it leads in another slot";
 	return t->hooks.let_go ? "on_stopped of its last term has not run" : NULL;
 }
 
@@ -543,8 +550,22 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 
 /* ---- the elector ---- */
 
+/* Two slots may be acquired at once: nothing was started in the second one, which is released. */
+static void supervision_decline(struct term_supervision *t)
+{
+	supervision_tell_next(t, (struct on_next_event){ .kind = ON_NEXT_EV_NOT_NEXT });
+	term_supervision_look(t);
+	elector_end(t->campaign->elector, LEASE_DECLINED, 0, 0);
+}
+
 static void supervision_on_lead(void *arg, const struct elector_term *term)
 {
+	struct term_supervision *t = arg;
+
+	if (supervision_elsewhere(t)) {
+		supervision_decline(t);
+		return;
+	}
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_LEAD,
 	                                                .term = term->term,
 	                                                .token = term->token,

@@ -21,7 +21,7 @@ enum term_news { /* for the owner, which may call term_supervision_tell from ins
 	         TERM_NEWS_FINISHED, /* TERM_DO_FINISHED */
 };
 
-/* leads_another, page_changed, doing and hopeless may be NULL. They may be called from inside any term_supervision_
+/* leads_another, elsewhere, page_changed, doing and hopeless may be NULL. They may be called from inside any term_supervision_
  * function and from the elector's callbacks; none may call term_supervision_tell from inside but `tell`. */
 struct term_ops {
 	struct term_context (*context)(void *arg);
@@ -35,6 +35,9 @@ struct term_ops {
 	void (*doing)(const void *arg, struct worker_doing *out); /* what the worker does now; NULL: nobody knows */
 	/* Its worker leads in another election, too: who kills it ends that term. NULL: it never does */
 	bool (*leads_another)(const void *arg);
+	/* This process leads in another slot of the election, or something of a term there is not over: here it does
+	 * not campaign, and starts nothing. NULL: there are no slots */
+	bool (*elsewhere)(const void *arg);
 	void (*tell)(void *arg, enum term_news what);
 	void (*hopeless)(void *arg, const char *why); /* as the elector's */
 };

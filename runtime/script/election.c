@@ -32,13 +32,10 @@ static void election_task_failed(struct scope *scope, const struct outcome *o)
 	script_hook_failed(e->script, e->index, scope->about, "a task outside any term", o);
 }
 
-void election_init(struct election *e, struct script *s, uint32_t index)
+void election_init(struct election *e, struct script *s, uint32_t index, const char *name, uint32_t slot)
 {
-	*e = (struct election){ .script = s, .index = index, .news_end = &e->news };
-	lua_pushliteral(s->L, "name");
-	lua_rawget(s->L, -2);
-	e->name = mem_dup(lua_isstring(s->L, -1) ? lua_tostring(s->L, -1) : "");
-	lua_pop(s->L, 1);
+	*e = (struct election){ .script = s, .index = index, .slot = slot, .news_end = &e->news };
+	e->name = mem_dup(name ? name : "");
 	e->table = luaL_ref(s->L, LUA_REGISTRYINDEX);
 	scope_init(&e->scope, s->sched, election_task_failed);
 	e->scope.election = e;
@@ -101,7 +98,8 @@ void election_start_all(struct script *s)
 {
 	while (s->starting < s->nelections) {
 		struct election *e = &s->elections[s->starting++];
-		if (e->kept && election_push_hook(e, "on_start")) {
+		bool again = e->slot > 1; /* the slots of an election have one on_start */
+		if (e->kept && !again && election_push_hook(e, "on_start")) {
 			task_name(sched_spawn(&e->scope, s->L, 0, election_on_started, e), PAGE_ON_START, e->index);
 			return;
 		}
@@ -111,14 +109,16 @@ void election_start_all(struct script *s)
 
 /* ---- on_new_leader, on_no_leader: one at a time, in order ---- */
 
-static void push_leader(lua_State *L, const struct news *n)
+static void push_leader(lua_State *L, const struct election *e, const struct news *n)
 {
-	lua_createtable(L, 0, 5);
+	lua_createtable(L, 0, 6);
 	bind_set_text(L, "identity", n->identity);
 	bind_set_text(L, "address", n->address);
 	bind_set_integer(L, "token", n->token);
 	bind_set_flag(L, "is_self", n->is_self);
 	bind_set_text(L, "previous", *n->previous ? n->previous : NULL);
+	if (e->slot)
+		bind_set_integer(L, "slot", e->slot);
 }
 
 static void tell_next(struct election *e);
@@ -141,7 +141,7 @@ static bool election_tell(struct election *e, const struct news *n)
 	if (!election_push_hook(e, n->leader ? "on_new_leader" : "on_no_leader"))
 		return false;
 	if (n->leader)
-		push_leader(L, n);
+		push_leader(L, e, n);
 	else
 		lua_pushstring(L, *n->previous ? n->previous : NULL);
 	task_name(sched_spawn(&e->scope, L, 1, election_on_told, e), n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER,
@@ -297,7 +297,7 @@ static int here_leader(lua_State *L)
 	struct election *e = here(L, "election:leader");
 
 	if (e->leader)
-		push_leader(L, e->leader);
+		push_leader(L, e, e->leader);
 	else
 		lua_pushnil(L);
 	return 1;

@@ -15,6 +15,7 @@ struct next;
 struct election {
 	struct script *script;
 	uint32_t index;        /* in the script's list; its slot of the page, too */
+	uint32_t slot;         /* of an election with slots, from 1 on; 0: it has none */
 	bool kept;             /* this worker has it; false: another worker has, or the elector has not said yet */
 	int table;             /* registry reference of the election's table in the script */
 	char *name;            /* "" = it has none */
@@ -32,8 +33,8 @@ struct election {
 	struct asking *asking;         /* the running may_lead; NULL: none */
 };
 
-/* Pops the election's table from the main thread's stack. [-1, +0, m] */
-void election_init(struct election *e, struct script *s, uint32_t index);
+/* Pops the election's table from the main thread's stack. slot: 0 = the election has none. [-1, +0, m] */
+void election_init(struct election *e, struct script *s, uint32_t index, const char *name, uint32_t slot);
 void election_fini(struct election *e);
 
 /* Pushes the hook. false, and nothing is pushed: the script has no such hook. [-0, +(0|1), m] */

@@ -297,6 +297,14 @@ static void add_said(lua_State *L, struct buf *list)
 	lua_pop(L, 1);
 }
 
+static lua_Integer field_number(lua_State *L, const char *name)
+{
+	lua_getfield(L, -1, name);
+	lua_Integer n = lua_tointeger(L, -1);
+	lua_pop(L, 1);
+	return n;
+}
+
 /* Sends an election, whose checked description is at the top of the stack. */
 static void send_election(struct script *s, uint32_t index)
 {
@@ -309,6 +317,7 @@ static void send_election(struct script *s, uint32_t index)
 		.address = field_text(L, "address"),
 		.hooks = field_text(L, "hooks"),
 		.where = field_text(L, "where"),
+		.slot = (uint32_t)field_number(L, "slot"),
 	};
 	static const struct {
 		const char *field;
@@ -345,8 +354,10 @@ static void take_elections(struct script *s)
 	for (uint32_t i = 0; i < n; i++) {
 		lua_rawgeti(L, -1, i + 1);
 		send_election(s, i);
+		const char *name = field_text(L, "name");
+		uint32_t slot = (uint32_t)field_number(L, "slot");
 		lua_getfield(L, -1, "table");
-		election_init(&s->elections[i], s, i);
+		election_init(&s->elections[i], s, i, name, slot);
 		lua_pop(L, 1);
 	}
 	s->nelections = n;

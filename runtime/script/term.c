@@ -196,6 +196,8 @@ static void make_handle(struct term *t, int64_t token, const char *address)
 	bind_set_text(L, "identity", t->election->identity);
 	bind_set_text(L, "lock", t->election->lock);
 	bind_set_text(L, "address", address);
+	if (t->election->slot)
+		bind_set_integer(L, "slot", t->election->slot);
 	lua_setiuservalue(L, -2, 1);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 }

@@ -71,6 +71,19 @@ static void node_end_worker(struct sim_node *n)
 	node_tell(n, LIFE_EV_ENDED);
 }
 
+static bool sim_candidate_elsewhere(const void *arg)
+{
+	const struct sim_candidate *s = arg;
+
+	for (uint32_t i = 0; s->settings.slot && i < s->node->candidate_count; i++) {
+		const struct sim_candidate *other = s->node->candidates[i];
+		if (other != s && other->term.hooks.state != TERM_NONE &&
+		    election_same_slots(&other->settings, &s->settings))
+			return true;
+	}
+	return false;
+}
+
 static struct term_context sim_candidate_context(void *arg)
 {
 	const struct sim_candidate *s = arg;
@@ -130,6 +143,7 @@ static const struct term_ops sim_candidate_ops = {
 	.send = sim_candidate_send,
 	.sweep = sim_candidate_sweep,
 	.kill = sim_candidate_kill_worker,
+	.elsewhere = sim_candidate_elsewhere,
 	.tell = sim_candidate_tell,
 };
 
@@ -199,7 +213,8 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	if (campaign_read(&s->campaign, said, err) < 0)
 		return -1;
 	term_supervision_configure(&s->term, said);
-	s->url = election_lock(&n->options, said->lock, n->sim->fallback, said->name, n->candidate_count > 1, err);
+	bool several = election_several(&n->candidates[n->candidate_count - 1]->settings, n->candidate_count);
+	s->url = election_lock(&n->options, said, n->sim->fallback, several, err);
 	if (!s->url)
 		return err_wrap(err, "%s", said->where);
 	sim_know_election(n->sim, said->name, said->lock, s->url);
