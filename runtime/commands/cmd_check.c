@@ -239,8 +239,8 @@ static void check_next_record(struct lock_client *l, const char *url)
 	l->lock = own;
 	if (err.code != ERR_NONE)
 		say("note", false,
-		    "nobody will be told who comes next: %s. Everything else works, but nobody prepares to lead, and at a handover all "
-		    "standbys compete. docs/locks.md has the rights that this takes",
+		    "nobody will be told who comes next: %s. Everything else works, but nobody prepares to lead, and at a hand-over all "
+		    "standbys compete. The pages in docs/stores have the rights that this takes",
 		    err.text);
 }
 

@@ -194,7 +194,7 @@ static const char *next_try(struct lock_client *s, const char **done)
 
 #define NEXT_COST                                                                                         \
 	"Elections work without it, but nobody is told who comes next, nobody prepares for it, and at a " \
-	"handover all standbys compete. The rights it needs are in docs/locks.md"
+	"hand-over all standbys compete. The pages in docs/stores have the rights that it needs"
 
 void store_try_next(struct store_trial *x, const char *url)
 {

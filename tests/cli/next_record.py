@@ -109,7 +109,7 @@ def doctored() -> None:
         0,
         "nobody will be told who comes next: ",
         "NOPERM",
-        "docs/locks.md",
+        "docs/stores",
         what="check: says so, too",
     )
     store.server.cli("ACL", "SETUSER", "old", "~{job*}:next", "&{job*}:next:changed")
