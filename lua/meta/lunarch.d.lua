@@ -40,6 +40,11 @@ function Term:is_leading() end
 ---@return number
 function Term:remaining() end
 
+---The time at which is_leading() turns false unless the lease is renewed meanwhile, as this machine's wall clock is now. It is for one piece
+---of work that is shorter than a lease, and that its receiver ends by then. Ask anew for each: every renewal makes it later.
+---@return number? time seconds since 1970; nil: the term does not lead
+function Term:deadline() end
+
 ---Whether the term is about to end, or over: begin nothing new. True from on_stopping on.
 ---@return boolean
 function Term:stopping() end

@@ -2,12 +2,13 @@
  * Not the admin endpoint for the network. What a command means is decided by the handler.
  * Used by run and exec; `ctl` asks it by net/serve/ask.h, and any other program by its own means.
  *
- * Request: GET /status, /is-leading, /why, /events; POST /resign, /handover, /pause, /resume, /reload, /run;
+ * Request: GET /status, /is-leading, /deadline, /why, /events; POST /resign, /handover, /pause, /resume, /reload, /run;
  *          with the parameters election=NAME, seconds=N, to=IDENTITY, job=NAME, wait=1 in the URL, each where it is
  *          needed.
  * Answer:  one JSON object. 200: {"ok":true} and, for status, "pid":N, "script":PATH (run; "-e" for a text),
  *          "cron":[FILE, ...] (cron) or "command":PROGRAM (exec), "elections":[...] (standing_json makes the elements);
- * for is-leading, "leading":BOOL; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT, "gapMs":N
+ * for is-leading, "leading":BOOL; for deadline, "remainingMs":N, "leadingUntil":TIME, "leadingUntilUptime":SECONDS and
+ * "message":SECONDS; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT, "gapMs":N
  * (-1: unknown) and "message":TEXT; for run, "message":TEXT and, with wait, "exitStatus":N; for the others
  * "message":TEXT, or nothing. Else {"ok":false,"error":TEXT} (control_refuse): 409; 503 with "again":true if another
  * try may succeed; 400, 403, 404, 405 as HTTP has them. /events: events.h. */

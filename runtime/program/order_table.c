@@ -6,6 +6,9 @@ const struct order order_table[ORDERS + 1] = {
 	[ORDER_STATUS] = { "status", false, "status",
 	                   "its elections: phase, term, token, time left, what keeps them from leading, who comes next" },
 	[ORDER_IS_LEADING] = { "is-leading", false, "is-leading", "exit status 0 if it leads, 1 if not" },
+	[ORDER_DEADLINE] = { "deadline", false, "deadline",
+	                     "for how many seconds it leads unless the lease is renewed, for work that a receiver ends in\n"
+	                     "time; status 1 if it does not lead" },
 	[ORDER_WHY] = { "why", false, "why",
 	                "why it does not lead now, who comes next, then its last decisions with their times" },
 	[ORDER_RESIGN] = { "resign", true, "resign [DUR]",

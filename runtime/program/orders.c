@@ -73,6 +73,14 @@ static void answer_leading(const struct orders *o, const struct control_request 
 	buf_adds(reply, "}");
 }
 
+static void add_deadline(void *arg, const struct standing *e)
+{
+	const struct inquiry *a = arg;
+
+	if (is_named(a->q, e) && !e->leaves)
+		standing_deadline(a->out, e);
+}
+
 static void add_lines(void *arg, const struct standing *e)
 {
 	struct inquiry *a = arg;
@@ -148,6 +156,12 @@ static bool is_one(const struct orders *o, const struct control_request *q, stru
 	return stay == 1;
 }
 
+static void answer_deadline(const struct orders *o, const struct control_request *q, struct buf *reply)
+{
+	if (is_one(o, q, reply))
+		ask(o, q, reply, add_deadline);
+}
+
 static void hand_over_one(void *arg, const struct standing *e)
 {
 	const struct inquiry *a = arg;
@@ -216,9 +230,10 @@ static void answer_reload(const struct orders *o, const struct control_request *
 /* ---- the table ---- */
 
 static void (*const answers[ORDERS])(const struct orders *o, const struct control_request *q, struct buf *reply) = {
-	[ORDER_STATUS] = answer_status, [ORDER_IS_LEADING] = answer_leading, [ORDER_WHY] = answer_why,
-	[ORDER_RESIGN] = answer_resign, [ORDER_HANDOVER] = answer_hand_over, [ORDER_PAUSE] = answer_pause,
-	[ORDER_RESUME] = answer_pause,  [ORDER_RELOAD] = answer_reload,      [ORDER_RUN] = answer_run,
+	[ORDER_DEADLINE] = answer_deadline, [ORDER_STATUS] = answer_status, [ORDER_IS_LEADING] = answer_leading,
+	[ORDER_WHY] = answer_why,           [ORDER_RESIGN] = answer_resign, [ORDER_HANDOVER] = answer_hand_over,
+	[ORDER_PAUSE] = answer_pause,       [ORDER_RESUME] = answer_pause,  [ORDER_RELOAD] = answer_reload,
+	[ORDER_RUN] = answer_run,
 };
 
 void orders_answer(const struct orders *o, const struct control_request *q, struct buf *reply)

@@ -388,6 +388,14 @@ void standing_not_resigned(struct buf *out, const struct standing *e, double sec
 		buf_printf(out, "; it sits out for %s all the same", text);
 }
 
+static void refuse(struct buf *out, const char *why)
+{
+	json_out_open(out, NULL, "{");
+	json_out_bool(out, "ok", false);
+	json_out_text(out, "error", why);
+	buf_adds(out, "}");
+}
+
 /* Appends a refusal where it does not lead: who does, and that this can only be done there. */
 static bool may_do(struct buf *out, const struct standing *e, const char *only)
 {
@@ -407,10 +415,7 @@ static bool may_do(struct buf *out, const struct standing *e, const char *only)
 	} else {
 		buf_adds(&text, "nobody does");
 	}
-	json_out_open(out, NULL, "{");
-	json_out_bool(out, "ok", false);
-	json_out_text(out, "error", text.data);
-	buf_adds(out, "}");
+	refuse(out, text.data);
 	buf_fini(&text);
 	return false;
 }
@@ -780,5 +785,27 @@ void standing_json(struct buf *out, const struct standing *e)
 {
 	json_out_open(out, NULL, "{");
 	standing_members(out, e);
+	buf_adds(out, "}");
+}
+
+/* Rounded down: who is given this time never has more than there is. And never 0, which means for ever to timeout(1)
+ * and to PostgreSQL's statement_timeout. */
+void standing_deadline(struct buf *out, const struct standing *e)
+{
+	int64_t ms = e->status->remaining / NSEC_PER_MS;
+	char text[32];
+
+	if (!may_do(out, e, "Only the elector that leads has a deadline"))
+		return;
+	if (ms == 0) {
+		refuse(out, "it leads for less than a millisecond more unless it renews");
+		return;
+	}
+	snprintf(text, sizeof text, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+	json_out_open(out, NULL, "{");
+	json_out_bool(out, "ok", true);
+	json_out_int(out, "remainingMs", ms);
+	add_until(out, e->status);
+	json_out_text(out, "message", text);
 	buf_adds(out, "}");
 }

@@ -80,3 +80,6 @@ void standing_handed_over(struct buf *out, const struct handover_result *result)
  * ask. */
 bool standing_may_hand_over(struct buf *out, const struct standing *e);
 bool standing_may_run(struct buf *out, const struct standing *e); /* the same for `cron run` */
+
+/* Appends the answer to `ctl deadline`: until when it leads unless it renews, or that it does not lead. */
+void standing_deadline(struct buf *out, const struct standing *e);

@@ -425,6 +425,20 @@ static int handle_remaining(lua_State *L)
 	return 1;
 }
 
+/* term:deadline() -> seconds since 1970, by the wall clock as it is now; nil: the term does not lead */
+static int handle_deadline(lua_State *L)
+{
+	struct term_handle *h = handle_at(L);
+	int64_t now = clock_wall_us(); /* before the other clock: what passes between the two makes it earlier */
+	nsec left = page_remaining(h->slot, h->number);
+
+	if (left == 0)
+		lua_pushnil(L);
+	else
+		lua_pushnumber(L, ((double)now + (double)left / 1e3) / 1e6);
+	return 1;
+}
+
 /* term:stopping() -> whether nothing new is to be begun: from on_stopping on */
 static int handle_stopping(lua_State *L)
 {
@@ -470,8 +484,13 @@ static int handle_tostring(lua_State *L)
 }
 
 static const luaL_Reg methods[] = {
-	{ "is_leading", handle_is_leading }, { "remaining", handle_remaining }, { "stopping", handle_stopping },
-	{ "resign", handle_resign },         { "spawn", handle_spawn },         { NULL, NULL },
+	{ "is_leading", handle_is_leading },
+	{ "remaining", handle_remaining },
+	{ "deadline", handle_deadline },
+	{ "stopping", handle_stopping },
+	{ "resign", handle_resign },
+	{ "spawn", handle_spawn },
+	{ NULL, NULL },
 };
 
 static struct checkpoint *handle_checkpoint(lua_State *L)

@@ -3,6 +3,7 @@
 nobody else's sockets."""
 
 import atexit
+import datetime
 import http.client
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from typing import Any
 
 from tests.lib import apart
@@ -86,6 +88,24 @@ def test_one() -> Any:
     )
     r = run("ctl", "is-leading")
     ok(r.returncode == 0 and r.stdout == "yes\n", "is-leading is 0 while it leads")
+    r = run("ctl", "deadline")
+    ok(
+        r.returncode == 0 and re.fullmatch(r"\d\.\d{3}\n", r.stdout) and 0 < float(r.stdout) <= 5,
+        "deadline is the seconds that are left, and nothing else",
+        r.stdout,
+    )
+    got = json.loads(run("ctl", "--json", "deadline").stdout)
+    until = datetime.datetime.fromisoformat(got["leadingUntil"].replace("Z", "+00:00")).timestamp()
+    ok(
+        0 < got["remainingMs"] <= 5000 and until <= time.time() + 5 and got["leadingUntilUptime"] > 0,
+        "deadline --json: the time, too, by two clocks",
+        str(got),
+    )
+    later = time.time() + PATIENCE
+    while json.loads(run("ctl", "--json", "deadline").stdout)["leadingUntilUptime"] <= got["leadingUntilUptime"]:
+        if time.time() > later:
+            break
+    ok(time.time() <= later, "a renewal makes it later")
     check(run("ctl", "why"), 0, "became_leader", what="why tells the last decisions")
     check(run("ctl", "status", env={"LUNARCH_CONTROL": path}), 0, "leading", what="LUNARCH_CONTROL says whom to ask")
     check(
@@ -154,6 +174,9 @@ def test_one() -> Any:
     crowd.stop()
     r = run("ctl", "--control", theirs, "is-leading")
     ok(r.returncode == 1 and r.stdout == "no\n", "is-leading is 1 for a standby")
+    r = run("ctl", "--control", theirs, "deadline")
+    same((r.returncode, r.stdout), (1, ""), "deadline of a standby: status 1, and no number")
+    check(r, 1, "it does not lead: me does", what="and it says who leads")
     check(run("ctl", "--control", theirs, "status"), 0, "following", "leader me", what="a standby says whom it follows")
 
     check(run("ctl", "--control", theirs, "pause"), 0, what="pause")

@@ -1,16 +1,19 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
 """The recipes of docs/safety.md are run as they stand there, on real servers: a write with a larger token is done, one
 with the same token again, and one with a smaller token changes nothing. What is a whole example there has a test of its
-own (tests/examples)."""
+own (tests/examples). And a receiver ends what a leader has asked for by the time that `ctl deadline` says."""
 
 import http.client
 import http.server
 import os
 import re
+import shutil
+import subprocess
 import threading
 from typing import Any
 
-from tests.lib.processes import ROOT
+from tests.lib.commands import CLEAN
+from tests.lib.processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
 from tests.lib.servers import MariaDB, Postgres, Redis
 from tests.lib.tap import ok, run, same
 
@@ -102,4 +105,44 @@ def log() -> None:
     same(list(names["accepted"](records)), ["a", "b", "c"], "a log: what comes late from an old leader is dropped")
 
 
-run([postgres, mysql, redis, over_http, log])
+def until_when() -> None:
+    """docs/operations.md, Until when: the query of a leader that died ends before another leads, in the receiver."""
+    with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as f:
+        line = next(x for x in f if x.startswith("left=") and "psql" in x).strip()
+    ok("SET statement_timeout" in line, "(the page has the line)")
+    with Postgres() as server:
+        server.sql("CREATE FUNCTION one_step() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(3600)'")
+        running = (
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT one_step()' AND pid <>"
+            " pg_backend_pid()"
+        )
+        psql = {"PGHOST": server.host, "PGPORT": str(server.port), "PGUSER": server.superuser, "PGDATABASE": "postgres"}
+        for bounded, left in (False, "1"), (True, "0"):
+            step = line if bounded else 'psql -c "SELECT one_step()"'
+            home = scratch()
+            lock = ("--lock", server.url(f"until-{bounded}"), "--lease-duration", "6s")
+            env = {**CLEAN, **psql, "PATH": f"{os.path.dirname(LUNARCH)}:{os.environ['PATH']}"}
+
+            def candidate(which: str, command: str) -> "subprocess.Popen[str]":
+                # Directories of their own, as on two machines: neither can prove that the other is dead.
+                own = ("--state-dir", os.path.join(home, which))
+                return subprocess.Popen(
+                    [LUNARCH, "exec", *own, *lock, "--identity", which, "-c", command],
+                    env=env,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+
+            first = candidate("first", step + "; sleep 3600")
+            wait_for(lambda: server.sql(running) == "1")
+            first.kill()
+            second = candidate("second", f'psql -At -c "{running}"')
+            first.wait()
+            out, _ = second.communicate(timeout=PATIENCE)
+            what = "with the deadline as its timeout, it is over" if bounded else "without a timeout it goes on"
+            same((second.returncode, out.strip()), (0, left), f"PostgreSQL, when another leads after a death: {what}")
+            server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT one_step()'")
+            shutil.rmtree(home, ignore_errors=True)
+
+
+run([until_when, postgres, mysql, redis, over_http, log])
