@@ -1,4 +1,4 @@
-/* Who wrote a state file, by its beginning: what status_json makes is known again, and nothing else is. */
+/* Who wrote a state file, by its beginning: what status_json makes is known again, and nothing else is. And what `ctl deadline` says. */
 #include "tap.h"
 
 #include "program/status.h"
@@ -99,8 +99,33 @@ static void test_strangers(void)
 	   "but one of who could not read the boot's id is one");
 }
 
+/* What many receivers take for no limit at all is never said. */
+static void test_deadline(void)
+{
+	const struct {
+		nsec left;
+		const char *said;
+	} cases[] = { { 12345999999, "\"remainingMs\":12345," },
+		      { 12345999999, "\"message\":\"12.345\"" },
+		      { NSEC_PER_MS, "\"message\":\"0.001\"" },
+		      { NSEC_PER_MS - 1, "\"ok\":false" },
+		      { 0, "\"ok\":false" } };
+	struct elector_status st = { .leading = true };
+	struct standing e = { .name = "", .status = &st };
+	struct buf out = { 0 };
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		st.remaining = cases[i].left;
+		standing_deadline(&out, &e);
+		ok(strstr(out.data, cases[i].said), "a deadline in %" PRId64 " ns: %s", cases[i].left, out.data);
+		buf_drop(&out, out.len);
+	}
+	buf_fini(&out);
+}
+
 int main(void)
 {
+	test_deadline();
 	test_own();
 	test_other();
 	test_strangers();
