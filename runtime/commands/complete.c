@@ -201,7 +201,7 @@ static void offer_words(const struct typed *t)
 		[COMMAND_RUN] = "<script>",    [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
 		[COMMAND_EXEC] = "<program>",  [COMMAND_LIST] = "<directory>", [COMMAND_STATUS] = "<script>",
 		[COMMAND_LEADER] = "<script>", [COMMAND_RELEASE] = "<script>", [COMMAND_CTL] = "<script>",
-		[COMMAND_CRON] = "<file>",     [COMMAND_HISTORY] = "<script>",
+		[COMMAND_FENCE] = "<script>",  [COMMAND_CRON] = "<file>",      [COMMAND_HISTORY] = "<script>",
 	};
 
 	for (const struct order *o = order_table; t->command == COMMAND_CTL && !t->words && o->name; o++)

@@ -22,6 +22,7 @@
 	C(HISTORY, history) \
 	C(LIST, list)       \
 	C(RELEASE, release) \
+	C(FENCE, fence)     \
 	C(CHECK, check)     \
 	C(DOCTOR, doctor)   \
 	C(CTL, ctl)         \

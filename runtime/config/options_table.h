@@ -5,7 +5,7 @@
  * ROW(NAME, TYPE, name, alias, letter, value, preset, commands, key, help), as struct option_info has them. ROW is
  * O: it has no variable of the environment; V: LUNARCH_NAME is its variable, which is removed for what a term
  * starts; KEPT: LUNARCH_NAME is its variable, and stays, since what a term starts finds its elector by it. */
-V(LOCK, TEXT, "lock", NULL, 0, "URL", NULL, LEADS | LEADER | STATUS | HISTORY | RELEASE | DOCTOR | CTL, true,
+V(LOCK, TEXT, "lock", NULL, 0, "URL", NULL, LEADS | LEADER | STATUS | HISTORY | RELEASE | FENCE | DOCTOR | CTL, true,
   "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name")
 V(SLOTS, NUMBER, "slots", NULL, 0, "N", NULL, EXEC | STATUS | DOCTOR, true,
   "so many lead at once, each in a lock of its own, --lock's with -1 to -N behind its name")
@@ -80,8 +80,9 @@ V(LISTEN, TEXT, "listen", NULL, 0, "ADDRESS", NULL, RUN | EXEC | CRON, false,
   "serve a page, who leads, health and metrics over HTTP there (HOST:PORT, unix:PATH)")
 V(STATE_FILE, TEXT, "state-file", NULL, 0, "FILE", NULL, RUN | EXEC | CRON, false,
   "keep a file of JSON there that says who leads, as /status does")
-O(STATE_DIR, TEXT, "state-dir", NULL, 0, "DIR", NULL, LEADS | LEADER | STATUS | HISTORY | LIST | RELEASE | DOCTOR | CTL,
-  false, "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)")
+O(STATE_DIR, TEXT, "state-dir", NULL, 0, "DIR", NULL,
+  LEADS | LEADER | STATUS | HISTORY | LIST | RELEASE | FENCE | DOCTOR | CTL, false,
+  "where plain-name locks lie (preset: /var/lib/lunarch; not root: ~/.local/state/lunarch)")
 O(USER, TEXT, "user", NULL, 0, "NAME[:GROUP]", NULL, RUN | EXEC | CRON, false,
   "as root: become that user before anything is opened or started")
 V(NO_NEW_PRIVS, FLAG, "no-new-privs", NULL, 0, NULL, NULL, RUN | EXEC | CRON, false,
@@ -90,7 +91,7 @@ V(CONTROL_SOCKET, TEXT, "control", NULL, 0, "PATH", NULL, RUN | EXEC | CRON, fal
   "socket for `lunarch ctl` (preset: PID.sock in the default directory)")
 KEPT(CONTROL, TEXT, "control", NULL, 0, "PATH", NULL, CTL, false,
      "socket of the elector (preset: the only one in the default directory)")
-V(ELECTION, TEXT, "election", NULL, 0, "NAME", NULL, CTL | STATUS | HISTORY | LEADER | RELEASE, false,
+V(ELECTION, TEXT, "election", NULL, 0, "NAME", NULL, CTL | STATUS | HISTORY | LEADER | RELEASE | FENCE, false,
   "which election, where the script has several")
 O(TO, TEXT, "to", NULL, 0, "ID", NULL, CTL, false,
   "handover: to the candidate of this identity (preset: whoever comes next)")
@@ -119,9 +120,10 @@ O(FULL, FLAG, "full", NULL, 0, NULL, NULL, DOCTOR, false,
   "examine everything that a lock must do: for who writes one (docs/write-a-lock.md)")
 O(NEW_LOCK, FLAG, "lock", NULL, 0, NULL, NULL, NEW, false, "a lock file for a store of yours, and its test")
 O(FORCE, FLAG, "force", NULL, 0, NULL, NULL, RELEASE, false, "the holder is dead for sure, and cannot release it")
-O(TOKEN, TEXT, "token", NULL, 0, "N", NULL, RELEASE, false,
-  "the token in force, so that no newer term is released by mistake")
-O(REASON, TEXT, "reason", NULL, 0, "TEXT", NULL, RELEASE, false,
+O(DONE, TEXT, "done", NULL, 0, "ID", NULL, FENCE, false, "the holder of this identity does nothing any more, for sure")
+O(TOKEN, TEXT, "token", NULL, 0, "N", NULL, RELEASE | FENCE, false,
+  "its newest token, so that no newer term is meant by mistake")
+O(REASON, TEXT, "reason", NULL, 0, "TEXT", NULL, RELEASE | FENCE, false,
   "why; kept in the record, and logged by the candidates")
 V(LOG_FORMAT, CHOICE, "log-format", NULL, 0, "text|json", "text", RUN | EXEC | CRON | CHECK, false,
   "lines for people or for programs")

@@ -191,12 +191,14 @@ static void set_debt(struct record *r, struct debt *d)
 	debt_fini(d);
 }
 
-static void author_book(const struct author *a, struct record *r, const struct author_write *w)
+static void author_book(const struct author *a, struct record *r, const struct author_write *w, int64_t token)
 {
 	const struct debt_candidate self = author_candidate(a, w->dead || author_reclaims(a, r));
 	struct debt d = { 0 };
 
 	debt_acquire(&d, r, &self, w->wall_us);
+	if (a->fences)
+		debt_keep(&d, &self, token, w->wall_us);
 	r->fencing = debt_to_fence(&d, &self) ? w->term : 0;
 	set_debt(r, &d);
 }
@@ -234,8 +236,9 @@ static void author_settle(const struct author *a, struct record *r)
 static void author_write_term(const struct author *a, struct record *r, const struct author_write *w)
 {
 	bool changes = strcmp(r->holder, a->identity) != 0;
+	int64_t token = w->makes_token ? larger(larger(r->token, w->token) + 1, w->wall_us) : 0;
 
-	author_book(a, r, w);
+	author_book(a, r, w, token);
 	note_predecessor(a, r, w);
 	if (changes && *r->holder)
 		mem_replace(&r->previous_holder, r->holder);
@@ -244,8 +247,9 @@ static void author_write_term(const struct author *a, struct record *r, const st
 	if (changes && w->exists && r->transitions < RECORD_TRANSITIONS_MAX)
 		r->transitions++;
 	mem_replace(&r->forced, "");
+	mem_replace(&r->paid, "");
 	r->acquired_us = r->renewed_us = w->wall_us;
-	r->token = w->makes_token ? larger(larger(r->token, w->token) + 1, w->wall_us) : 0;
+	r->token = token;
 	author_sign(a, r, w);
 }
 

@@ -102,6 +102,9 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 	if (r->outcome == LOCK_OK && !is_next) {
 		if (*r->record->forced && strcmp(r->record->forced, e->seen.forced) != 0)
 			elector_say(e, LOG_WARN, "released_by_force", "released by force, %s", r->record->forced);
+		if (*r->record->paid && strcmp(r->record->paid, e->seen.paid) != 0)
+			elector_say(e, LOG_WARN, "paid_by_hand", "a person says that one is not to be fenced: %s",
+			            r->record->paid);
 		record_copy(&e->seen, r->record);
 		author_saw(&e->author, &e->seen);
 		*s = author_sight(&e->author, &e->seen);

@@ -29,17 +29,25 @@ static bool has_booked(const struct debt *d, const struct debtor *o)
 	return false;
 }
 
-/* The record knows the token that the store has made since its holder booked itself, and how the term ended. */
+/* A store that makes tokens has made the holder's after that booked itself. */
+void debt_of(struct debt *d, const struct record *r)
+{
+	const char *who = *r->holder ? r->holder : r->previous_holder;
+
+	debt_parse(d, r->unfenced);
+	for (int i = 0; i < d->count; i++) {
+		struct debtor *o = &d->of[i];
+		bool last = strcmp(o->identity, who) == 0 && strcmp(o->incarnation, r->incarnation) == 0;
+		if (last && r->token > o->token)
+			o->token = r->token;
+	}
+}
+
 static void note_end(struct debt *d, const struct debtor *o)
 {
-	for (int i = 0; i < d->count; i++) {
-		struct debtor *booked = &d->of[i];
-		if (strcmp(booked->identity, o->identity) != 0 || strcmp(booked->incarnation, o->incarnation) != 0)
-			continue;
-		snprintf(booked->why, sizeof booked->why, "%s", o->why);
-		if (o->token > booked->token)
-			booked->token = o->token;
-	}
+	for (int i = 0; i < d->count; i++)
+		if (strcmp(d->of[i].identity, o->identity) == 0 && strcmp(d->of[i].incarnation, o->incarnation) == 0)
+			snprintf(d->of[i].why, sizeof d->of[i].why, "%s", o->why);
 }
 
 /* The debt as the record shows it, with what was carried and with its holder's. A term that is still fencing has not
@@ -49,7 +57,7 @@ static void gather(struct debt *d, const struct record *seen, const struct debt_
 	struct debt carried = { 0 };
 	struct debtor holder;
 
-	debt_parse(d, seen->unfenced);
+	debt_of(d, seen);
 	debt_parse(&carried, c->carried);
 	for (int i = 0; i < carried.count; i++)
 		debt_book(d, &carried.of[i]);

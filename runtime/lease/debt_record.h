@@ -6,6 +6,9 @@
 #include "lease/debt.h"
 #include "lease/record.h"
 
+/* The debt that the record names. *d: zeroed. */
+void debt_of(struct debt *d, const struct record *r);
+
 /* What becomes of the debt when a record that this candidate has seen is gone: the same, and its holder's. As text, for
  * the caller to free. NULL: nobody owes. */
 char *debt_carry(const struct record *seen, const struct debt_candidate *c);

@@ -61,6 +61,7 @@ static const struct record_field fields[] = {
 	{ "address", STRING, AT(address) },
 	{ "previousHolder", STRING, AT(previous_holder) },
 	{ "releasedByForce", STRING, AT(forced) },
+	{ "paidByHand", STRING, AT(paid) },
 	{ "incarnation", NAME, AT(incarnation) },
 	{ "writes", COUNT, AT(writes), INT64_MAX },
 	{ "pid", COUNT, AT(pid), INT32_MAX },

@@ -34,6 +34,7 @@ struct record {
 	char *address;
 	char *previous_holder;
 	char *forced;     /* who released it for its holder, when and why (`lunarch release`); for people. "": nobody */
+	char *paid;       /* who said last that one in `unfenced` does nothing any more, when and why; for people */
 	char *tree;       /* path of the flocked file of the holder's process tree (docs/design.md, proof of death) */
 	int64_t lease_ms; /* leaseDurationMs, else leaseDurationSeconds: how long a standby waits */
 	int64_t renew_ms, retry_ms;

@@ -3,7 +3,7 @@
 #include "base/duration.h"
 #include "base/json_out.h"
 #include "election/elector.h"
-#include "lease/debt.h"
+#include "lease/debt_record.h"
 #include "service/service.h"
 #include "term/may_lead.h"
 
@@ -186,7 +186,7 @@ static void add_debtors(struct buf *out, const struct record *r)
 {
 	struct debt d = { 0 };
 
-	debt_parse(&d, r->unfenced);
+	debt_of(&d, r);
 	for (int i = 0; i < d.count; i++) {
 		buf_adds(out, i ? ", " : "");
 		buf_plain(out, d.of[i].identity);

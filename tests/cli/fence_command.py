@@ -31,6 +31,7 @@ class Daemon:
         self.works: dict[str, subprocess.Popen[bytes]] = {}
         self.beside: list[str] = []
         self.started: list[str] = []
+        atexit.register(self.end)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -40,7 +41,7 @@ class Daemon:
                 if what == "start":
                     self.beside += [f"{other} beside {name}" for other in self.works]
                     self.started.append(name)
-                    self.works[name] = subprocess.Popen(["sleep", "1000"])
+                    self.works[name] = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
                 elif name in self.works:
                     work = self.works.pop(name)
                     work.kill()
@@ -51,6 +52,10 @@ class Daemon:
 
     def runs(self, name: str) -> bool:
         return name in self.works and alive(self.works[name].pid)
+
+    def order(self, line: str) -> None:
+        with open(self.pipe, "w", encoding="utf-8") as f:
+            f.write(line + "\n")
 
     def end(self) -> None:
         for work in self.works.values():
@@ -169,8 +174,7 @@ def death() -> None:
     ok("LUNARCH_FENCE" not in env, "but not what is the elector's")
     third = candidate(d, "c", "--fence", d.fence())
     third.event("new_leader")
-    with open(d.pipe, "w", encoding="utf-8") as f:
-        f.write("stop b\n")
+    d.order("stop b")
     second.stop()
     third.event("became_leader")
     same((third.all("fencing"), "b" in d.debtors()), ([], False), "after a clean release nobody is fenced")
@@ -277,6 +281,48 @@ def oneself() -> None:
     d.end()
 
 
+def by_hand() -> None:
+    d = Daemon("by_hand")
+    cut_power(leading(d, "a", "--fence", d.fence()))
+    fence = ["fence", "--lock", d.lock()]
+    pay = [*fence, "--reason", "its disk was removed", "--done", "a"]
+    again = candidate(d, "a", "--fence", d.fence(), home="a2")
+    again.event("barred")
+    token = d.record()["unfenced"][0]["token"]
+    r = run(*fence)
+    ok(r.returncode == 2 and f"a, token {token}" in r.stderr, "`lunarch fence` shows who may still act", r.stderr)
+    r = run(*pay, "--token", str(token - 1))
+    ok(r.returncode == 1 and str(token) in r.stderr, "with another token it changes nothing", r.stderr)
+    r = run("fence", "--lock", d.lock(), "--reason", "gone", "--done", "x", "--token", "1")
+    ok(r.returncode == 1 and "none of those" in r.stderr, "nor for one that owes nothing")
+    same(run("fence", "--lock", d.lock(), "--done", "a", "--token", "1").returncode, 2, "nor without a reason")
+    same((d.debtors(), d.record()["holderIdentity"]), (["a"], "a"), "the record is as it was")
+    d.order("stop a")
+    r = run(*pay, "--token", str(token))
+    same(r.returncode, 0, f"with name, token and reason the debt is paid: {r.stderr}")
+    again.event("became_leader")
+    wait_for(lambda: d.runs("a"))
+    same((d.beside, again.all("fencing")), ([], []), "and its own next run leads without a fence")
+    ok("its disk was removed" in again.event("paid_by_hand")["message"], "which is in the log, with the reason")
+    ok("paidByHand" not in d.record(), "and in the record until the term began")
+    cut_power(again)
+    plain = candidate(d, "b", command=["sleep", "1000"])
+    plain.event("became_leader")
+    token = d.record()["unfenced"][0]["token"]
+    r = run(*pay, "--token", str(token))
+    ok(
+        r.returncode == 1 and "b holds the lock" in r.stderr,
+        "while another holds the lock nothing is changed",
+        r.stderr,
+    )
+    plain.stop()
+    r = run("release", "--lock", d.lock(), "--force", "--reason", "x", "--token", str(d.record()["token"]))
+    same((r.returncode, d.debtors()), (1, ["a"]), "a forced release pays nothing")
+    same(run(*pay, "--token", str(token)).returncode, 0, "when it is free, it is")
+    same(d.debtors(), [], "and nobody owes")
+    d.end()
+
+
 def hostile() -> None:
     d = Daemon("hostile")
     for name in ("-rf", "a\nb", "a\x1b[2J"):
@@ -331,4 +377,4 @@ def nobody() -> None:
 
 
 atexit.register(stop_everyone)
-run_tests([death, between, failure, late, lost, oneself, hostile, script, nobody])
+run_tests([death, between, failure, late, lost, oneself, by_hand, hostile, script, nobody])

@@ -1,6 +1,6 @@
 #include "base/duration.h"
 #include "base/mem.h"
-#include "lease/debt.h"
+#include "lease/debt_record.h"
 #include "lease/leadership.h"
 #include "lease/next_record.h"
 #include "lease/past_rows.h"
@@ -414,7 +414,7 @@ static void set_unfenced(lua_State *L, const struct record *r)
 {
 	struct debt d = { 0 };
 
-	debt_parse(&d, r->unfenced);
+	debt_of(&d, r);
 	lua_createtable(L, d.count, 0);
 	for (int i = 0; i < d.count; i++) {
 		lua_createtable(L, 0, 6);
