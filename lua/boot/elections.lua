@@ -204,12 +204,12 @@ return function(script, options)
 	local function check_names(list)
 		local names = {}
 		for _, described in ipairs(list) do
-			local name = described.name
-			if name and names[name] then
+			local its = described.name
+			if its and names[its] then
 				fail("slots", nil, ("two elections, or slots of theirs, have the same name '%s': give each election with slots a `name`")
-					:format(name))
+					:format(its))
 			end
-			names[name or 1] = name
+			names[its or 1] = its
 		end
 		return list
 	end

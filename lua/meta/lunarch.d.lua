@@ -146,7 +146,7 @@ function Term:load() end
 ---@field on_stopping? fun(term: lunarch.Term, reason: "resigned"|"shutdown"|"reload") the term is about to end: what is to be finished can be waited for
 ---@field on_stopped? fun(term: lunarch.Term, reason: lunarch.Reason)
 ---@field on_new_leader? fun(leader: lunarch.Leader)
----@field on_no_leader? fun(previous: string?)
+---@field on_no_leader? fun(previous: string?, slot: integer?)
 ---@field may_lead? fun(): boolean?, string?
 ---@field on_next? fun(s: lunarch.Next) this candidate comes next: prepare what takes time. Its tasks go over into the term
 ---@field on_next_over? fun(s: lunarch.Next) this candidate comes next no more, and does not lead

@@ -140,11 +140,17 @@ static bool election_tell(struct election *e, const struct news *n)
 
 	if (!election_push_hook(e, n->leader ? "on_new_leader" : "on_no_leader"))
 		return false;
-	if (n->leader)
+	int arguments = 1;
+	if (n->leader) {
 		push_leader(L, e, n);
-	else
+	} else {
 		lua_pushstring(L, *n->previous ? n->previous : NULL);
-	task_name(sched_spawn(&e->scope, L, 1, election_on_told, e), n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER,
+		if (e->slot) {
+			lua_pushinteger(L, e->slot);
+			arguments = 2;
+		}
+	}
+	task_name(sched_spawn(&e->scope, L, arguments, election_on_told, e), n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER,
 	          e->index);
 	return true;
 }
