@@ -61,6 +61,7 @@ relay(os.path.join(HERE, "simulated", "faults_test.lua"))
 relay(os.path.join(HERE, "simulated", "library_test.lua"))
 relay(os.path.join(HERE, "simulated", "stops_test.lua"))
 relay(os.path.join(HERE, "simulated", "slots_test.lua"))
+relay(os.path.join(HERE, "simulated", "shards_test.lua"))
 relay(os.path.join(HERE, "simulated", "names_test.lua"))
 relay(os.path.join(HERE, "simulated", "successor_test.lua"))
 os.environ["TMPDIR"] = room  # for the crontabs that it writes

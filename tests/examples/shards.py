@@ -52,7 +52,7 @@ def working() -> dict[int, str]:
 
 
 def holders() -> dict[int, str]:
-    return {n: json.loads(read(f"locks/shard{n}") or "{}").get("holderIdentity") for n in range(1, SHARDS + 1)}
+    return {n: json.loads(read(f"locks/shard-{n}") or "{}").get("holderIdentity") for n in range(1, SHARDS + 1)}
 
 
 def shares(found: dict[int, str]) -> dict[str, int]:
