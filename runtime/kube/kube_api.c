@@ -105,6 +105,7 @@ static void call_release(struct kube_call *c)
 	kube_credential_drop(c->credential);
 	free((char *)c->r.path);
 	free(c->r.body);
+	free(c->why);
 	buf_fini(&c->text);
 	struct kube_api *api = c->api;
 	*c = (struct kube_call){ .api = api };
@@ -142,22 +143,25 @@ static void call_arm(struct kube_call *c, nsec after)
 /* Told in another turn of the loop: the caller may still be inside kube_api_start. */
 static void call_give_up(struct kube_call *c, const struct err *why)
 {
-	c->why = *why;
-	c->gave_up = true;
+	c->why = mem_take(sizeof *c->why);
+	*c->why = *why;
 	call_arm(c, 0);
 }
 
 static void call_on_timer(struct ev_loop *, ev_timer *w, int)
 {
 	struct kube_call *c = w->data;
+	struct err why;
 
-	if (!c->gave_up && !c->waits) {
+	if (!c->why && !c->waits) {
 		call_send(c); /* the wait the server asked for is over */
 		return;
 	}
-	if (!c->gave_up)
-		err_set(&c->why, ERR_TIMEOUT, "%s: no credential before the deadline", c->api->config.origin);
-	call_finish_unsent(c, &c->why);
+	if (c->why)
+		why = *c->why;
+	else
+		err_set(&why, ERR_TIMEOUT, "%s: no credential before the deadline", c->api->config.origin);
+	call_finish_unsent(c, &why);
 }
 
 /* ---- credentials ---- */
@@ -342,6 +346,7 @@ static void call_send(struct kube_call *c)
 								   .connect = CONNECT,
 								   .first_byte = c->r.first_byte,
 								   .limit = KUBE_OBJECT_BYTES,
+								   .trickles = c->r.client == KUBE_WATCH,
 								   .arg = c,
 								   .answered = c->r.data ? call_on_answered : NULL,
 								   .data = c->r.data ? call_on_data : NULL,

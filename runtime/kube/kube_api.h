@@ -92,8 +92,7 @@ struct kube_call {
 	bool waits;      /* for a credential */
 	ev_timer timer;  /* a wait the server asked for, or the deadline while there is no request */
 	struct buf text; /* the body of an answer that was to be streamed, but is an error */
-	bool gave_up;    /* `why` is told in the next turn of the loop */
-	struct err why;
+	struct err *why; /* told in the next turn of the loop; NULL: it has not given up */
 };
 
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r);

@@ -128,6 +128,7 @@ struct http_request {
 	int redirects;
 	bool compressed; /* accept gzip, deflate, br, zstd, and decode them; `limit` counts decoded bytes */
 	bool fresh;      /* use a new connection */
+	bool trickles;   /* little comes at a time, for long: the call keeps 2 KB for it, and not 16 */
 	size_t limit;    /* of the collected body's bytes: more is ERR_FULL. 0: 16 MB. No limit if `data` takes them */
 
 	/* The callbacks. They are called from the loop, never from inside http_start, http_send or libcurl. They may

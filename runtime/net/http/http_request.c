@@ -254,6 +254,8 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	set_addresses(c, r);
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
 	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, IDLE_S);
+	if (r->trickles)
+		curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 2048L);
 	if (r->compressed)
 		curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "");
 	if (r->user) {
