@@ -6,6 +6,7 @@
 #include "lease/next_record.h"
 #include "tap.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #define UUID "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
@@ -73,6 +74,15 @@ static void round_trip(void)
 	record_copy(&copy, &r);
 	ok(copy.advice != r.advice && same(copy.advice, r.advice), "a copy has its own, which says the same");
 	ok(record_sight_id(&copy) == record_sight_id(&r), "a copy shows the same write");
+	ok(malloc_usable_size(copy.advice) < 512, "it takes the room of its texts: %zu bytes",
+	   malloc_usable_size(copy.advice));
+	struct advice more = *copy.advice; /* borrows its texts */
+	more.next.address = "elsewhere:1";
+	more.next.poke = NULL;
+	advice_replace(&copy.advice, &more);
+	ok(strcmp(copy.advice->next.identity, "b") == 0 && strcmp(copy.advice->next.address, "elsewhere:1") == 0 &&
+	           !*copy.advice->next.poke && strcmp(copy.advice->wanted.identity, "c") == 0,
+	   "it may be replaced by what borrows from it, and a text that is not there is empty");
 	record_clear(&copy);
 	ok(!copy.advice, "a cleared record has none");
 	record_fini(&r), record_fini(&copy);
