@@ -181,6 +181,8 @@ return function(natives)
 
 	function http.cancel() end
 
+	natives.tcp = nil -- lunarch.tcp has no stand-in: a protocol is not told from its bytes
+
 	-- The functions of the connections that lua/lunarch/mysql.lua uses: all statements are asked of the test's stubs.
 	local mysql = {}
 

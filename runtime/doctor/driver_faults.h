@@ -13,7 +13,7 @@ enum driver_fault {
 	DRIVER_FAULT_ANSWER_LATE,  /* by n milliseconds; it is dropped if the driver was replaced by then */
 	DRIVER_FAULT_ANSWER_TWICE, /* the second one is an answer to nothing: the driver is killed and replaced */
 	DRIVER_FAULT_MESSAGE_LOST, /* the operation never comes to the driver, and counts as sent */
-	/* Of the requests that the driver sends to its store meanwhile, by `http` or `lunarch.mysql`, the answer to the
+	/* Of the requests that the driver sends to its store meanwhile, by `http`, `lunarch.mysql` or `lunarch.tcp`, the answer to the
 	 * nth, from 1, does not come to the lock file: */
 	DRIVER_FAULT_STORE_LOST,  /* the connection seems to have broken */
 	DRIVER_FAULT_STORE_AGAIN, /* the request is sent again, and that answer counts */

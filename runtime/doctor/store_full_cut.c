@@ -106,7 +106,7 @@ void full_cut(struct full *f)
 	if (lost == 0) {
 		full_tell(
 			f, STORE_UNSURE,
-			"write has sent nothing by `http` or `lunarch.mysql`, so no answer of the store could be lost on its "
+			"write has sent nothing by `http`, `lunarch.mysql` or `lunarch.tcp`, so no answer of the store could be lost on its "
 			"way: try it through a proxy that closes connections before the answer has passed");
 		return;
 	}

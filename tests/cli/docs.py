@@ -253,8 +253,13 @@ testing = {
     d for d in described if d.startswith("sim:") or d in ("test", "simulate", "expect", "equal", "matches", "raises")
 }
 same(sorted(there - described), [], "everything a script can call is described")
-# There is no response and no database without a server, and no Next without another leader: tests/script has those.
-responses = {d for d in described if d.startswith(("response:", "Next:", "MysqlDatabase:", "MysqlTransaction:"))}
+# There is no response, database or connection without a server, and no Next without another leader: tests/script has
+# those.
+responses = {
+    d
+    for d in described
+    if d.startswith(("response:", "Next:", "MysqlDatabase:", "MysqlTransaction:", "TcpConnection:"))
+}
 same(sorted(described - there - testing - responses), [], "everything that is described is there")
 write(
     os.path.join(room, "sim_test.lua"),

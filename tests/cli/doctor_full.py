@@ -147,7 +147,7 @@ def test_by_command() -> None:
         note(f"{j['status']} {j['errors']} {findings(j, 'unfit')}")
     same([f["name"] for f in findings(j, "unsure")], ["cut"], f"{what}: since one rule could not be tried")
     told = str(findings(j, "unsure"))
-    ok("`http` or `lunarch.mysql`" in told and "proxy" in told, f"{what}: and how it can be", told)
+    ok("`http`, `lunarch.mysql` or `lunarch.tcp`" in told and "proxy" in told, f"{what}: and how it can be", told)
 
 
 def test_none() -> None:

@@ -9,5 +9,6 @@ void api_open(lua_State *L)
 	api_open_lock(L);
 	api_open_log(L);
 	api_open_signals(L);
+	api_open_tcp(L);
 	api_open_time(L);
 }

@@ -16,6 +16,7 @@ void api_open_json(lua_State *L);    /* json */
 void api_open_lock(lua_State *L);    /* lock_open, lock_place, texts: lua/lunarch/lock.lua */
 void api_open_log(lua_State *L);     /* emit, on which lua/api/log.lua builds log; and the global print */
 void api_open_signals(lua_State *L); /* signal(): tasks wait until Lua code sets it */
+void api_open_tcp(lua_State *L);     /* tcp() -> a connection: lua/lunarch/tcp.lua */
 void api_open_time(lua_State *L);    /* time */
 
 /* Replaces functions of the coroutine library, so that a wait inside a script's coroutine reaches the scheduler. */
