@@ -62,7 +62,7 @@ JOBS    ?= $(shell expr 4 '*' $$(nproc))
 SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
-STORES  := s3 consul gs azblob dynamodb
+STORES  := s3 consul gs azblob dynamodb nats
 STORE_FILES := locks/test_% locks/addresses_% locks/test_%_servers cluster/faults/% cluster/faults/driver_% cluster/faults/poke_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
@@ -138,7 +138,7 @@ built-rest: fuzz-deps
 	@$(submake) built-asan && $(submake) built-tsan && $(submake) fuzz-programs$(if $(PREVIOUS_QUEUE), && $(submake) built-previous) && $(submake) built-arm64
 
 servers: go-deps ## builds the servers that come as Go modules, once for all clones of a user
-	@$(submake) s3-servers dynamodb-servers consul-server gcs-server azurite kube-server etcd-servers
+	@$(submake) s3-servers dynamodb-servers consul-server gcs-server nats-server azurite kube-server etcd-servers
 
 test-entries: ## prints the entries of test-every, one a line
 	@printf '%s\n' $(EVERY_QUEUE)
@@ -274,7 +274,7 @@ test-mysql: test-deps ## the MariaDB lock on MySQL's own server, which is fetche
 	@$(MAKE) all $(BUILD)/conform
 	@$(QUEUE) $(patsubst %,mysql:tests/%.py,locks/test_mysql cluster/faults/mysql cluster/faults/driver_mysql)
 
-test-stores: dynamodb-servers consul-server gcs-server azurite ## the locks on S3, DynamoDB, Consul, Google Cloud Storage and Azure, on real servers and stand-ins, which are fetched or built the first time
+test-stores: dynamodb-servers consul-server gcs-server nats-server azurite ## the locks on S3, DynamoDB, Consul, Google Cloud Storage, Azure and NATS, on real servers and stand-ins, which are fetched or built the first time
 	@$(MAKE) all $(BUILD)/conform
 	@$(QUEUE) $(STORE_QUEUE)
 
@@ -305,6 +305,9 @@ kube-server: go-deps
 
 gcs-server: go-deps
 	@$(call GO_BUILD,gcs) tests/cluster/gcs github.com/fsouza/fake-gcs-server
+
+nats-server: go-deps
+	@$(call GO_BUILD,nats) tests/cluster/nats github.com/nats-io/nats-server/v2
 
 consul-server: go-deps
 	@$(call GO_BUILD,consul) tests/cluster/consul github.com/hashicorp/consul
@@ -341,11 +344,11 @@ pictures: test-deps ## the pictures of the page that --listen serves, for the do
 	@$(MAKE) all
 	@tests/cli/page.py --pictures docs
 
-# STORE=NAME... (file redis etcd postgres zookeeper kubernetes), MINUTES=n, SEED=s for faults that were drawn before,
+# STORE=NAME... (file redis etcd postgres zookeeper kubernetes nats), MINUTES=n, SEED=s for faults that were drawn before,
 # BEYOND=1 for those that docs/safety.md does not cover too. Timelines are written to $(BUILD)/chaos.
 STORE   ?= file redis etcd postgres zookeeper
 # ZOOKEEPER=version: on another ZooKeeper than Debian's.
-chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server) $(ZOOKEEPER:%=zookeeper-%-server) ## storms of faults on five electors and their store
+chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server) $(if $(filter nats,$(STORE)),nats-server) $(ZOOKEEPER:%=zookeeper-%-server) ## storms of faults on five electors and their store
 	@tests/cluster/faults/chaos.py --stores $(STORE) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(BEYOND),--beyond)
 
 # MINUTES=n (an hour), SEED=s for the first of them, LOCK=file or etcd; SHRINK=1: what fails is made as short as possible.
@@ -366,4 +369,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server nats-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

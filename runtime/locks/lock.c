@@ -44,6 +44,8 @@ const struct lock_backend lock_backends[] = {
 	{ "consuls", NULL, .ops = &lock_driver_path, .driver = "consul" },
 	{ "mysql", "mysql://[USER@]HOST[:PORT]/DATABASE#NAME, one row of a table, also of MariaDB",
 	  .ops = &lock_driver_fragment, .driver = "mysql" },
+	{ "nats", "nats://HOST[:PORT][,HOST]/BUCKET#KEY, a key of a JetStream bucket", .ops = &lock_driver_fragment,
+	  .driver = "nats" },
 	{ "lua", "lua:FILE[?OPTION=VALUE]#KEY, what that lock file reaches", .ops = &lock_driver_fragment },
 	{ "none", "nothing: every process leads (development, --leader-elect=false)", .ops = &lock_none },
 	{ NULL, NULL, NULL, NULL },

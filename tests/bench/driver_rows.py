@@ -1,7 +1,7 @@
 """make bench, locks in Lua: S3 (SeaweedFS) beside litestream's lease, Consul beside `consul lock`, MariaDB; DynamoDB,
 Google Cloud Storage and Azure by their stand-ins, of which the runtime's part of the time says something. Their servers
-come as packages of Python and Node, as Go modules (make s3-servers consul-server dynamodb-servers gcs-server azurite)
-and from Debian; one that is not there has a line that says so.
+come as packages of Python and Node, as Go modules (make s3-servers consul-server dynamodb-servers gcs-server
+nats-server azurite) and from Debian; one that is not there has a line that says so.
 
 A floor is a read and a write of the store, by Python."""
 
@@ -26,10 +26,10 @@ WINDOW = 20 if QUICK else 60  # seconds in which requests are counted
 
 
 class Counter:
-    """Passes connections on to a port, and counts the HTTP requests in them."""
+    """Passes connections on to a port, and counts the requests in them, each of which has this word."""
 
-    def __init__(self, port: int) -> None:
-        self.target, self.count = port, 0
+    def __init__(self, port: int, word: bytes = b" HTTP/1.1\r\n") -> None:
+        self.target, self.count, self.word = port, 0, word
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -47,7 +47,7 @@ class Counter:
     def pass_on(self, a: socket.socket, b: socket.socket, asks: bool) -> None:
         try:
             while piece := a.recv(65536):
-                self.count += piece.count(b" HTTP/1.1\r\n") if asks else 0
+                self.count += piece.count(self.word) if asks else 0
                 b.sendall(piece)
         except OSError:
             pass
@@ -253,6 +253,14 @@ def consul(directory: str) -> None:
     store.end()
 
 
+def nats(directory: str) -> None:
+    store = begun("NATS (make nats-server)", stores.Nats)
+    if store:
+        seen = Counter(store.port, b"PUB ")
+        lua_rows("NATS", store.url, lambda key: store.url(key, seen), seen, read_and_write(store))
+        store.end()
+
+
 def mysql(directory: str) -> None:
     store = stores.MariaDB()
     os.environ.update(store.env)
@@ -260,4 +268,4 @@ def mysql(directory: str) -> None:
     store.end()
 
 
-parts = (s3, clouds, consul, mysql, poke)
+parts = (s3, clouds, consul, nats, mysql, poke)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.lib import servers
+from tests.lib import nats_servers, servers
 from tests.lib.kube_rig import LEASES, ApiServer, Cluster
 from tests.lib.machines import Machine, Network
 from tests.lib.processes import PATIENCE, scratch, wait_for
@@ -199,6 +199,18 @@ class ZooKeeperSite(Members):
                 return len(s.recv(4)) == 4
         except OSError:
             return False
+
+
+class NatsSite(Members):
+    name = "nats"
+    waits_s = 15.0  # without a leader of the bucket's replicas; one that is cut off answers reads for some seconds
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.cluster(nats_servers.Nats)
+
+    def url(self) -> str:
+        return f"nats://{self.hosts()}/{nats_servers.BUCKET}#chaos"
 
 
 class RedisSite(Site):
@@ -411,5 +423,5 @@ class KubernetesSite(Site):
 
 
 SITES: dict[str, Callable[[Network], Site]] = {
-    s.name: s for s in (FileSite, RedisSite, EtcdSite, PostgresSite, ZooKeeperSite, KubernetesSite)
+    s.name: s for s in (FileSite, RedisSite, EtcdSite, PostgresSite, ZooKeeperSite, KubernetesSite, NatsSite)
 }

@@ -68,7 +68,8 @@ case $suite in
       *consul*) built consul-server ;;
       *gs*) built gcs-server ;;
       *azblob*) built azurite ;;
-      *) built dynamodb-servers; built consul-server; built gcs-server; built azurite ;;
+      *nats*) built nats-server ;;
+      *) built dynamodb-servers; built consul-server; built gcs-server; built azurite; built nats-server ;;
     esac ;;
   mysql) export MYSQLD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/mysql/bin/mysqld" ;;
   etcd-*)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.lib import cloud_servers
-from tests.lib import dynamodb_servers, s3_servers, servers
+from tests.lib import dynamodb_servers, nats_servers, s3_servers, servers
 from tests.lib.processes import PATIENCE, ROOT, scratch, wait_for
 from tests.lib.proxy import Proxy
 from tests.lib.sentinel_site import SENTINELS, Way
@@ -900,6 +900,44 @@ class MotoDynamoDB(DynamoDB):
 
     name = "dynamodb, moto"
     kind = dynamodb_servers.Moto
+
+
+class Nats(Store):
+    """A bucket of one server, which writes to the disk before it acknowledges."""
+
+    name = "nats"
+    names = ("a/b", "with space", "k\u00e4se \u540d", "..a..b.", "a=b")
+    in_lua = True
+    revisions = True
+
+    def __init__(self, **more: Any) -> None:
+        self.server = nats_servers.Nats(**more)
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
+        return f"nats://127.0.0.1:{(through or self).port}/{nats_servers.BUCKET}#{quote(key)}"
+
+    @staticmethod
+    def subject(key: str) -> str:
+        """As the lock names it."""
+        text = "".join(
+            c if c.isascii() and (c.isalnum() or c in "-_/.") else "".join(f"={b:02X}" for b in c.encode()) for c in key
+        )
+        text = "=2E" + text[1:] if text.startswith(".") else text
+        text = text[:-1] + "=2E" if text.endswith(".") else text
+        while ".." in text:
+            text = text.replace("..", ".=2E")
+        return f"$KV.{nats_servers.BUCKET}.{text}"
+
+    def put(self, key: str, content: bytes) -> None:
+        self.server.put(self.subject(key), content)
+
+    def get(self, key: str) -> bytes | None:
+        found: bytes | None = self.server.get(self.subject(key))
+        return found
+
+    def delete(self, key: str) -> None:
+        self.server.put(self.subject(key), b"", "KV-Operation: DEL\r\n")
 
 
 class MariaDB(Store):

@@ -5,8 +5,8 @@ after a newer; no checkpoint is lost or set back; when a storm is over somebody 
 
     chaos.py [--stores NAME...] [--minutes N] [--seed N] [--beyond]
 
-Stores: file redis etcd postgres zookeeper kubernetes. --beyond: with faults that docs/safety.md does not cover, too,
-where only tokens and checkpoints must hold. Without arguments: what the whole check runs."""
+Stores: file redis etcd postgres zookeeper kubernetes nats. --beyond: with faults that docs/safety.md does not cover,
+too, where only tokens and checkpoints must hold. Without arguments: what the whole check runs."""
 
 import argparse
 import os
