@@ -25,8 +25,9 @@ local FONTS <const> = { code = "\\fB", strong = "\\fB", stress = "\\fI" }
 -- mandoc(1) takes "name()" for a function of C that lacks its markup.
 local function escaped(text) return (text:gsub("\\", "\\e"):gsub("%(%)", "\\&()")) end
 
--- "-" is a hyphen in text, but what is typed has a minus.
-local function typed(text) return (escaped(text):gsub("%-", "\\-")) end
+-- "-" is a hyphen in text, but what is typed has a minus. Between alternatives a line may end, and
+-- is adjusted.
+local function typed(text) return (escaped(text):gsub("%-", "\\-"):gsub('"|"', '" | "')) end
 
 -- What stands between backquotes is kept apart first, since nothing in it is markup.
 local function inline(text)
