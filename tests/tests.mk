@@ -204,6 +204,11 @@ test-arm64: test-deps ## packages, archive and image of ARCH=arm64, emulated; th
 	@$(submake) deb ARCH=arm64 && $(submake) -j $$(nproc) tarball unit-programs ARCH=arm64 && $(submake) image ARCH=arm64
 	@$(QUEUE) $(patsubst %,plain:tests/cluster/debian/%.py,arm64 arm64_kernel)
 
+test-kernel: export LIMIT=7200
+test-kernel: test-deps built-plain ## what stops and watches processes, on a kernel whose cgroups are all of version 2: needs root and a Debian mirror
+	@scripts/deps.sh nfs
+	@$(QUEUE) plain:tests/cluster/kernel.py
+
 test-tarball: export LIMIT=3600
 test-tarball: test-deps tarball ## the archive of make tarball in a Debian 13 of its own: needs root, debootstrap and a Debian mirror
 	@scripts/deps.sh deb && scripts/deps.sh image
@@ -369,4 +374,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server nats-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-kernel test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server nats-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

@@ -1,5 +1,5 @@
 -- The NATS lock: one key of a JetStream key-value bucket, published on the condition that the key's last message is the one that was read
--- (Nats-Expected-Last-Subject-Sequence); its version is that message's sequence (docs/locks.md, "NATS"). Notices: what a consumer of the bucket
+-- (Nats-Expected-Last-Subject-Sequence); its version is that message's sequence (docs/stores/nats.md). Notices: what a consumer of the bucket
 -- is sent. Read by the driver's process (docs/write-a-lock.md).
 --
 -- A process has two connections, one for operations and one for notices. Each request has an inbox of its own, so that no answer can be taken for
@@ -151,7 +151,7 @@ local function on_error(link, text)
 	end
 	for _, queue in pairs(link.waiting) do
 		if queue.subject == subject then
-			queue:put { denied = ("%s: %s; docs/locks.md lists the rights"):format(link.conn.name, text) }
+			queue:put { denied = ("%s: %s; docs/stores/nats.md lists the rights"):format(link.conn.name, text) }
 		end
 	end
 end

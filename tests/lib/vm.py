@@ -1,7 +1,7 @@
 """A virtual machine that boots from memory: its initramfs, and QEMU with what it says on its first serial line. It has
 no network and no disk.
 
-Not what is in it. Used by tests/cluster/nfs/machine.py and tests/cluster/debian/arm64_kernel.py."""
+Not what is in it. Used by nfs/machine.py, kernel.py and debian/arm64_kernel.py of tests/cluster."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.lib.processes import piped
+from tests.lib.tap import note, ok, retell
 
 
 class Archive:
@@ -62,6 +63,37 @@ class Archive:
     def close(self) -> None:
         self._entry("TRAILER!!!", 0)
         self.file.close()
+
+
+def modules(root: str, version: str, wanted: list[str]) -> list[str]:
+    """The files of those modules of a kernel that is unpacked in root, and of what they need, in the order in which
+    they can be loaded."""
+    needs, found = {}, []
+    with open(f"{root}/lib/modules/{version}/modules.dep") as f:
+        for line in f:
+            name, _, rest = line.partition(":")
+            needs[os.path.basename(name)[: -len(".ko")]] = [name, *rest.split()]
+    for m in wanted:
+        name, *below = needs[m]
+        found += [p for p in [*reversed(below), name] if p not in found]
+    return [f"/lib/modules/{version}/{p}" for p in found]
+
+
+def play(line: list[str], limit: int) -> None:
+    """A machine that runs tests: "@ PATH", what that prints, and "@ status N", of one after the other. All that they
+    say is told as this test's."""
+    name, said = "", ""
+    for told in serial(line, limit):
+        if told.startswith("@ status "):
+            retell(name, said, int(told.split()[2]))
+            name = ""
+        elif told.startswith("@ "):
+            name, said = told.rpartition("/")[2], ""
+        elif name:
+            said += told + "\n"
+        else:
+            note(told)
+    ok(not name, "the machine came to its end", f"{name}\n{said[-2000:]}")
 
 
 def serial(machine: list[str], limit: int) -> Iterator[str]:

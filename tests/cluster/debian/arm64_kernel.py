@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.lib.debian import made
 from tests.lib.processes import CACHE, ROOT, scratch
-from tests.lib.tap import done, note, ok, retell
-from tests.lib.vm import Archive, serial
+from tests.lib.tap import done, note, ok
+from tests.lib.vm import Archive, play
 
 BUILD = os.path.join(ROOT, "build", "aarch64-linux-gnu")
 SYSROOT = os.path.join(BUILD, "sysroot")
-UNPACKED = os.path.join(CACHE, "arm64-kernel")
+KERNEL = os.path.join(CACHE, "arm64-kernel")
+TOOLS = os.path.join(CACHE, "arm64-tools")
 UNIT = os.path.join(BUILD, "tests", "unit")
 LIMIT = int(os.environ.get("ARM64_LIMIT", "5400"))  # seconds; a machine that hangs is a failure
 # What each instruction set extension is for is on: pointers that are signed, places to jump to that are marked. With
@@ -25,7 +26,8 @@ INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C.UTF-8 XDG_RUNTIME_DIR=/run
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
-mkdir -p /dev/shm /run; mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /run
+mkdir -p /dev/shm /dev/pts /run; mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /run
 ip link set lo up
 cd /src
 for p in {programs}; do
@@ -91,11 +93,12 @@ def image(home: str, programs: list[str]) -> str:
         f.write(TERMS)
     os.chmod(home + "/src/terms", 0o755)
     it = Archive(home + "/initrd")
-    for where in ("/proc", "/sys", "/dev", "/root", "/run", "/var/lib/lunarch"):
+    for where in ("/proc", "/sys", "/dev", "/root", "/run", "/var/lib"):
         it.directory(where)
     it.directory("/tmp", 0o1777)
-    it.copy(UNPACKED + "/usr/bin/busybox", "/bin/busybox")
-    it.copy(UNPACKED + "/usr/bin/bash-static", "/bin/bash")
+    it.copy(TOOLS + "/bin/busybox", "/bin/busybox")
+    it.copy(TOOLS + "/bin/bash-static", "/bin/bash")
+    it.tree(TOOLS, wanted=lambda path: ".so" in path or path == "/usr/bin/setpriv")
     it.tree(SYSROOT, wanted=lambda path: ".so" in path or path.startswith("/usr/share/zoneinfo/"))
     it.tree(home + "/packages", wanted=lambda path: "/share/" not in path)
     it.tree(home + "/src", "/src")
@@ -109,27 +112,17 @@ def image(home: str, programs: list[str]) -> str:
     return home + "/initrd"
 
 
-fetched = ["linux-image-arm64-16k", "busybox-static", "bash-static"]
-subprocess.run(["scripts/sysroot.sh", "aarch64-linux-gnu", UNPACKED, "trixie", *fetched], cwd=ROOT, check=True)
+fetch = ["scripts/sysroot.sh", "aarch64-linux-gnu"]
+subprocess.run([*fetch, KERNEL, "trixie", "linux-image-arm64-16k"], cwd=ROOT, check=True)
+subprocess.run([*fetch, TOOLS, "bookworm", "busybox-static", "bash-static", "util-linux"], cwd=ROOT, check=True)
 names = sys.argv[1:]
 programs = sorted(p for p in glob.glob(UNIT + "/**/test_*", recursive=True) if os.access(p, os.X_OK))
 programs = [p for p in programs if not names or any(p.endswith("/" + n) for n in names)]
 ok(names or len(programs) > 70, f"(unit tests: {len(programs)})")
-[kernel] = glob.glob(UNPACKED + "/boot/vmlinuz-*")
+[kernel] = glob.glob(KERNEL + "/boot/vmlinuz-*")
 initrd = image(scratch(), programs)
 note(f"{os.path.basename(kernel)}; {os.path.getsize(initrd) / 1e6:.0f} MB to boot from")
 line = [*MACHINE, "-serial", "stdio", "-kernel", kernel, "-initrd", initrd]
 line += ["-append", "console=ttyAMA0 loglevel=1 panic=-1"]
-name, said = "", ""
-for told in serial(line, LIMIT):
-    if told.startswith("@ status "):
-        retell(name, said, int(told.split()[2]))
-        name = ""
-    elif told.startswith("@ "):
-        name, said = told.rpartition("/")[2], ""
-    elif name:
-        said += told + "\n"
-    else:
-        note(told)
-ok(not name, "the machine came to its end", f"{name}\n{said[-2000:]}")
+play(line, LIMIT)
 done()

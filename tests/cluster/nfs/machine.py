@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.lib import field
 from tests.lib.processes import CACHE, LUNARCH, ROOT
-from tests.lib.vm import Archive, serial
+from tests.lib.vm import Archive, modules, serial
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNPACKED = os.path.join(CACHE, "nfs-root")
@@ -78,19 +78,6 @@ def libraries(program: Any) -> Any:
     return [word for line in r.stdout.splitlines() for word in line.split() if word.startswith("/")]
 
 
-def modules(version: Any) -> Any:
-    """MODULES and what they need, in the order in which they can be loaded."""
-    needs, found = {}, []
-    with open(f"{UNPACKED}/lib/modules/{version}/modules.dep") as f:
-        for line in f:
-            name, _, rest = line.partition(":")
-            needs[os.path.basename(name)[: -len(".ko")]] = [name, *rest.split()]
-    for m in MODULES:
-        name, *below = needs[m]
-        found += [p for p in [*reversed(below), name] if p not in found]
-    return [f"/lib/modules/{version}/{p}" for p in found]
-
-
 def in_machine(path: str) -> Any:
     """Where a file of the unpacked packages has to be."""
     return path[len(UNPACKED) :] if path.startswith(UNPACKED + "/") else path
@@ -149,7 +136,7 @@ class Image(Archive):
             self.copy(f"{ROOT}/tests/{path}", f"/lunarch/tests/{path}")
 
     def init(self, version: Any, program: Any) -> None:
-        order = modules(version)
+        order = modules(UNPACKED, version, MODULES)
         for path in order:
             self.copy(UNPACKED + path, path)
         environment = {
