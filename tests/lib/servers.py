@@ -528,7 +528,7 @@ class Sentinel(Server):
     """Watches `primary`, a Redis or a Proxy of one, by the name MASTER. options: lines of its configuration. pki: it
     speaks TLS alone, also to the servers."""
 
-    MASTER, DOWN_MS = "our-primary", 1000
+    MASTER, DOWN_MS = "our-primary", 5000
 
     def __init__(
         self, primary: Any, *options: str, quorum: int = 2, pki: Any = None, start: bool = True, machine: Any = None

@@ -314,7 +314,8 @@ static void next(void)
 
 static void lock_is(const char *script_lock, const char *name, bool several, const char *want)
 {
-	char *lock = election_lock(&o, script_lock, "fallback", name, several, &err);
+	const struct election_settings s = { .lock = (char *)script_lock, .name = (char *)name };
+	char *lock = election_lock(&o, &s, "fallback", several, &err);
 
 	is_str(lock, want, want);
 	free(lock);
@@ -322,7 +323,8 @@ static void lock_is(const char *script_lock, const char *name, bool several, con
 
 static void no_lock(const char *name, bool several, const char *reason)
 {
-	char *lock = election_lock(&o, "", "fallback", name, several, &err);
+	const struct election_settings s = { .lock = "", .name = (char *)name };
+	char *lock = election_lock(&o, &s, "fallback", several, &err);
 
 	ok(!lock && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s", reason);
 	free(lock);
