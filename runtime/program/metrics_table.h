@@ -32,6 +32,10 @@ ROW("lunarch_store_failures_total", NULL, ",operation=\"watch\"", COUNT, s->stor
 ROW("lunarch_next_known", "gauge", "", COUNT, s->next.known,
     "1 while the leader names a standby that is to lead after it; 0: a hand-over would have to be competed for.")
 ROW("lunarch_is_next", "gauge", "", COUNT, s->next.self, "1 while this process is the standby that is to lead next.")
+ROW("lunarch_fencing", "gauge", "", COUNT, s->fencing,
+    "1 while this process holds the lease and fences earlier holders (--fence), before its term begins.")
+ROW("lunarch_barred", "gauge", "", COUNT, *s->barred != 0,
+    "1 while earlier holders may still act, and this candidate must not fence them: it does not campaign.")
 ROW("lunarch_handovers_total", "counter", ",why=\"request\"", COUNT, s->next.handovers[NEXT_REQUEST],
     "Terms that this process ended in order to hand over: by an operator's request (lunarch ctl handover), to a "
     "larger priority (--preempt), or by rotation (--max-term).")

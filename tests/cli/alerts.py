@@ -100,6 +100,13 @@ CASES: list[tuple[str, str, dict[str, str], str, dict[str, str], dict[str, str]]
         },
     ),
     (
+        *("NotFenced", "20m", ON_B),
+        "web: earlier leaders may still act, and are not fenced: `lunarch ctl why` on b:1 names them",
+        {f"lunarch_fencing{{{A}}}": "0x1000", f"lunarch_barred{{{B}}}": "1x1000"},
+        # A fence that takes a moment.
+        {f"lunarch_fencing{{{B}}}": "1 0x1000", f"lunarch_barred{{{B}}}": "0x1000"},
+    ),
+    (
         *("CandidateCouldNotLead", "30m", ON_B),
         "b:1 could not have led web for a quarter of an hour: `lunarch ctl why` there says why not",
         {f"lunarch_could_lead{{{A}}}": "1x1000", f"lunarch_could_lead{{{B}}}": "0x1000"},
