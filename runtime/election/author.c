@@ -98,7 +98,7 @@ const char *author_barred(const struct author *a, const struct record *r, bool d
 
 	if (!r->unfenced && !a->carried && !a->fences)
 		return NULL;
-	debt_acquire(&d, r, &self, 0);
+	debt_acquire(&d, r, &self, 0, 0);
 	const char *why = debt_bars(&d, &self);
 	debt_fini(&d);
 	return why;
@@ -196,9 +196,7 @@ static void author_book(const struct author *a, struct record *r, const struct a
 	const struct debt_candidate self = author_candidate(a, w->dead || author_reclaims(a, r));
 	struct debt d = { 0 };
 
-	debt_acquire(&d, r, &self, w->wall_us);
-	if (a->fences)
-		debt_keep(&d, &self, token, w->wall_us);
+	debt_acquire(&d, r, &self, token, w->wall_us);
 	r->fencing = debt_to_fence(&d, &self) ? w->term : 0;
 	set_debt(r, &d);
 }

@@ -83,10 +83,11 @@ char *debt_carry(const struct record *seen, const struct debt_candidate *c)
 }
 
 /* No term of this process begins before its last one has ended, with all that it started. */
-void debt_acquire(struct debt *d, const struct record *seen, const struct debt_candidate *c, int64_t now_us)
+void debt_acquire(struct debt *d, const struct record *seen, const struct debt_candidate *c, int64_t token,
+                  int64_t now_us)
 {
 	gather(d, seen, c);
 	debt_settle(d, c->identity, c->incarnation);
 	if (c->books)
-		debt_keep(d, c, 0, now_us);
+		debt_keep(d, c, token, now_us);
 }

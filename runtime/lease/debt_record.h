@@ -13,5 +13,7 @@ void debt_of(struct debt *d, const struct record *r);
  * the caller to free. NULL: nobody owes. */
 char *debt_carry(const struct record *seen, const struct debt_candidate *c);
 
-/* The debt that this candidate writes if it acquires the lock in place of this record, at this time. *d: zeroed. */
-void debt_acquire(struct debt *d, const struct record *seen, const struct debt_candidate *c, int64_t now_us);
+/* The debt that this candidate writes if it acquires the lock in place of this record, with this token (0: the store makes
+ * it), at this time. *d: zeroed. */
+void debt_acquire(struct debt *d, const struct record *seen, const struct debt_candidate *c, int64_t token,
+                  int64_t now_us);

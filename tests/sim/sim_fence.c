@@ -74,7 +74,7 @@ static void acquire(struct debt *d, const struct world *w, const struct node *n,
 	struct record r = record_of(w, n, names);
 
 	*self = candidate(n, names);
-	debt_acquire(d, &r, self, RECORD_TIME_UNKNOWN);
+	debt_acquire(d, &r, self, 0, RECORD_TIME_UNKNOWN);
 }
 
 /* An old version does not know the field, and writes it again as it is. */

@@ -39,7 +39,7 @@ static void acquires(const struct record *r, const struct debt_candidate *c, con
 {
 	struct debt d = { 0 };
 
-	debt_acquire(&d, r, c, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, r, c, 0, RECORD_TIME_UNKNOWN);
 	is_str(text_of(&d), want, what);
 	debt_fini(&d);
 }
@@ -99,7 +99,7 @@ static void settling(void)
 
 	struct debt_candidate a2 = { .identity = "a", .address = "", .incarnation = "a2", .books = true };
 	record_of(&r, "", "", "[" A1 "]");
-	debt_acquire(&d, &r, &a2, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, &r, &a2, 0, RECORD_TIME_UNKNOWN);
 	debt_keep(&d, &a2, 9, RECORD_TIME_UNKNOWN);
 	is_str(text_of(&d), "[{\"identity\":\"a\",\"token\":9,\"incarnation\":\"a2\",\"older\":true}]",
 	       "a later process of one identity takes the entry over, with its token");
@@ -153,10 +153,10 @@ static void bars(void)
 	}
 	char *whole = mem_printf("%s]", text);
 	record_of(&r, "", "", whole);
-	debt_acquire(&d, &r, &without, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, &r, &without, 0, RECORD_TIME_UNKNOWN);
 	ok(d.count == DEBT_MAX && !debt_bars(&d, &without), "with eight somebody may lead who adds nothing");
 	debt_fini(&d);
-	debt_acquire(&d, &r, &with, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, &r, &with, 0, RECORD_TIME_UNKNOWN);
 	ok(d.count == DEBT_MAX + 1 && debt_bars(&d, &with), "with a ninth nobody leads");
 	debt_fini(&d);
 	mem_replace(&r.holder, "x");
@@ -164,7 +164,7 @@ static void bars(void)
 	struct debt_candidate carries = with;
 	carries.carried = carried;
 	mem_replace(&r.unfenced, "[" A1 "]");
-	debt_acquire(&d, &r, &carries, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, &r, &carries, 0, RECORD_TIME_UNKNOWN);
 	ok(debt_bars(&d, &carries) && d.count > DEBT_MAX, "nor where some of them are carried");
 	free(carried);
 	debt_fini(&d);
@@ -175,7 +175,7 @@ static void bars(void)
 	char *long_name = mem_zero(DEBT_TEXT_MAX + 2);
 	memset(long_name, 'x', DEBT_TEXT_MAX + 1);
 	record_of(&r, long_name, "e1", NULL);
-	debt_acquire(&d, &r, &with, RECORD_TIME_UNKNOWN);
+	debt_acquire(&d, &r, &with, 0, RECORD_TIME_UNKNOWN);
 	ok(debt_bars(&d, &with) != NULL, "nor with names for which a record has no room");
 	debt_fini(&d);
 	record_fini(&r);
