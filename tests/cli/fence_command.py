@@ -225,7 +225,7 @@ def late() -> None:
     d = Daemon("late")
     cut_power(leading(d, "a", "--fence", d.fence()))
     slow = candidate(
-        d, "b", "--fence", f"sleep 1001 & echo $! > {d.directory}/child; sleep 1002", "--fence-timeout", "300ms"
+        d, "b", "--fence", f"sleep 1001 & echo $! > {d.directory}/child; sleep 1002", "--fence-timeout", "5s"
     )
     slow.event("fence_failed", "--fence-timeout")
     child = int(open(f"{d.directory}/child", encoding="utf-8").read())
