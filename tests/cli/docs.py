@@ -43,7 +43,7 @@ def write(path: str, text: str) -> None:
 
 
 def lock_of(script: str) -> str:
-    return script + (".lock-{name}" if re.search(r"^ +name = ", read(script), re.M) else ".lock")
+    return script + (".lock-{name}" if re.search(r"^ +name = |shards\.elections", read(script), re.M) else ".lock")
 
 
 def page(path: str) -> None:
