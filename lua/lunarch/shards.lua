@@ -144,7 +144,7 @@ local function new(given)
 					return false, "one too many" -- several may be acquired in the same moment
 				end
 				if size(leading) >= share() then
-					hold_until = now() + HOLD * patience -- whoever is to have it does not take it: it is not let go at once
+					hold_until = now() + HOLD * patience -- whoever is to have it does not take it: it is kept for a while
 				end
 				leading[number] = term
 				return given.on_leading(term, number)

@@ -110,7 +110,9 @@ int campaign_open(struct campaign *c, const struct campaign_place *at, const str
 		.lock = at->lock,
 		.opened = opened,
 		.seed = at->seed,
-		.name = s ? s->name : at->name ? at->name : "",
+		.name = s          ? s->name
+		        : at->name ? at->name
+		                   : "",
 		.identity = at->identity ? at->identity : options_text(o, OPTION_IDENTITY, s ? s->identity : NULL),
 		.address = address_of(c, s),
 		.times = c->times,

@@ -150,8 +150,8 @@ static bool election_tell(struct election *e, const struct news *n)
 			arguments = 2;
 		}
 	}
-	task_name(sched_spawn(&e->scope, L, arguments, election_on_told, e), n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER,
-	          e->index);
+	task_name(sched_spawn(&e->scope, L, arguments, election_on_told, e),
+	          n->leader ? PAGE_ON_NEW_LEADER : PAGE_ON_NO_LEADER, e->index);
 	return true;
 }
 

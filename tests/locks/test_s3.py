@@ -1,5 +1,5 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. What docs/stores/s3.md says
+"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and moto. What docs/stores/s3.md says
 of rights and of replicated buckets is tried on moto. Its own cases, on an S3 that goes wrong: test_s3_own.py."""
 
 import json

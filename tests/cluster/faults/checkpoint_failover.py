@@ -179,7 +179,7 @@ def goes_on(store: Any) -> None:
 
 
 def waited_for(store: Any) -> None:
-    """With the setting that docs/stores/postgres.md names, what the copy lacks was never said to be saved: the leader may
+    """With the setting that docs/stores/postgres.md names, what the copy lacks was never said to be saved: a leader may
     die too."""
     p = Pair(store, "copies are waited for", waits=True)
     a = p.enter("a")

@@ -26,7 +26,8 @@ int main(void)
 	const struct election_settings a = slot_of(web1, 1), b = slot_of(web2, 2), c = slot_of(webs1, 1),
 				       d = slot_of(we_b1, 1), e = slot_of(web12, 12), plain = slot_of(web1, 0);
 
-	ok(is_lock("jobs", 1, "jobs-1") && is_lock("file:/x/jobs", 12, "file:/x/jobs-12"), "the slot is behind the name");
+	ok(is_lock("jobs", 1, "jobs-1") && is_lock("file:/x/jobs", 12, "file:/x/jobs-12"),
+	   "the slot is behind the name");
 	ok(is_lock("etcd://h/jobs?ca=/x-9", 2, "etcd://h/jobs-2?ca=/x-9"), "... and before the options");
 	ok(is_lock("postgres://h/db?table=t#jobs", 2, "postgres://h/db?table=t#jobs-2"), "... behind PostgreSQL's #");
 	ok(election_same_slots(&a, &b) && election_same_slots(&b, &e), "slots of one election have its name");
