@@ -126,7 +126,8 @@ static int exec_make_slots(struct exec *x, struct err *err)
 	if (asked < 0)
 		return -1;
 	if (asked && options_flag(x->options, OPTION_WARM)) {
-		err_set(err, ERR_USAGE, "--warm and --slots: a command that makes itself ready does not know its slot yet");
+		err_set(err, ERR_USAGE,
+		        "--warm and --slots: a command that makes itself ready does not know its slot yet");
 		return -1;
 	}
 	x->slot_count = asked ? (uint32_t)asked : 1;

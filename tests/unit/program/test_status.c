@@ -117,7 +117,8 @@ static void test_deadline(void)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		st.remaining = cases[i].left;
 		standing_deadline(&out, &e);
-		ok(strstr(out.data, cases[i].said) != NULL, "a deadline in %" PRId64 " ns: %s", cases[i].left, out.data);
+		ok(strstr(out.data, cases[i].said) != NULL, "a deadline in %" PRId64 " ns: %s", cases[i].left,
+		   out.data);
 		buf_drop(&out, out.len);
 	}
 	buf_fini(&out);
