@@ -64,6 +64,7 @@ return {
                 reclaim=1,
             ),
             flags=MAY_LEAD | ISOLATE | ON_STOPPED | ON_STOPPING | ON_NEXT | ON_NEXT_OVER,
+            slot=0,
             hooks="on_leading, on_start, on_stopping, on_stopped, may_lead, on_next, on_next_over, on_new_leader, "
             "on_no_leader",
         ),
