@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <ev.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
