@@ -7,7 +7,9 @@
 #include "program/admin.h"
 #include "term/script_jobs.h"
 
-static struct elector_status status = { .lock = "file:/x", .identity = "me", .leader = "me", .address = "" };
+static struct elector_status status = {
+	.lock = "file:/x", .identity = "me", .leader = "me", .address = "", .barred = ""
+};
 static struct admin_renewals renewals;
 static struct script_jobs script_jobs;
 
