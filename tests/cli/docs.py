@@ -159,8 +159,8 @@ ok(
 p = run("lunarch", "help", "api", "on_leading", cwd=room)
 same(
     (p.returncode, [line.split()[1] for line in p.stdout.splitlines()]),
-    (0, ["Election", "`on_leading`"]),
-    "lunarch help api on_leading prints that hook",
+    (0, ["Election", "`on_leading`", "Shards", "`on_leading`"]),
+    "lunarch help api on_leading prints what is so called",
 )
 for name in ("lunarch.retry", "retry"):
     p = run("lunarch", "help", "api", name, cwd=room)
