@@ -71,9 +71,12 @@ static const struct advice_candidate *concerned(const struct elector *e, enum le
 void poke_plan(struct elector *e, enum lease_write what, const struct advice *advice)
 {
 	const struct advice_candidate *who = e->pokes ? concerned(e, what, advice) : NULL;
+	struct advice to = ADVICE_NONE;
 
 	bool hears = who && *who->poke && strcmp(who->incarnation, e->author.incarnation) != 0;
-	advice_replace(&e->poke_to, hears ? &(struct advice){ .next = *who } : NULL);
+	if (hears)
+		to.next = *who;
+	advice_replace(&e->poke_to, hears ? &to : NULL);
 	if (who && what == LEASE_RENEW)
 		snprintf(e->poked_for, sizeof e->poked_for, "%s", advice->wanted.name);
 }
