@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from tests.lib.candidates import Candidate, stop_everyone, timing
-from tests.lib.processes import alive, children, marked, scratch, wait_for
+from tests.lib.processes import alive, can_act, children, marked, scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,11 +95,20 @@ class Case:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+def seen(pid: int) -> str:
+    """What /proc shows of a process."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read()[:80]
+    except OSError:
+        return f"{pid}, ended by now"
+
+
 def follow(case: Case, name: str) -> None:
     """A second candidate leads, and nothing that the first one's term started is alive when it does."""
     case.second = case.candidate("00-obedient.lua")
     led = case.second.wait("print", "leading")
-    survivors = [p for p in case.before if alive(p)]
+    survivors = [seen(p) for p in case.before if can_act(p)]
     ok(led, f"{name}: the next candidate leads")
     same(survivors, [], f"{name}: nothing of the old tree is alive then")
     if not led or survivors:
@@ -245,7 +254,7 @@ def recover(name: str, script: str, hurt: list[tuple[str, Any]], heal: Any = Non
     if ("worker", STOP) in hurt or ("guard", STOP) in hurt:
         rob(case)
     stopped = on_stopped_ran(case)
-    survivors = [p for p in case.before if p != case.first.pid and alive(p)]
+    survivors = [seen(p) for p in case.before if p != case.first.pid and can_act(p)]
     if tries > 1 and not survivors and was_late(case, name):
         case.end()
         return recover(name, script, hurt, heal, tries - 1)

@@ -24,9 +24,9 @@ struct course { /* in memory that all processes share */
 	pthread_barrier_t gate;
 	struct store_race race;
 	const char *url;
-	int rounds, processes;
-	bool stop; /* changed only while all wait */
-	struct err why;
+	int rounds, processes; /* rounds: that are to be won */
+	bool stop;             /* changed only while all wait, as `race` */
+	struct err why, doubt; /* doubt: the first answer that was none */
 };
 
 static void give_up(const struct err *err)
@@ -45,19 +45,28 @@ static void first_look(struct course *c, struct lock_client *reader)
 	c->race.at = reader->result.version;
 }
 
-/* All write, and then one of the processes judges, another one in each round. */
+static void judge_round(struct course *c, struct lock_client *reader)
+{
+	int unsure = c->race.unsure;
+
+	c->stop = store_race_judge(&c->race, reader, &c->why) != STORE_GOOD;
+	if (c->race.unsure > unsure && !*c->doubt.text)
+		err_set(&c->doubt, ERR_SYSTEM, "%s", store_race_why(&c->race));
+}
+
+/* All write, and then one of the processes judges, another one in each round. A round in which a server that is too
+ * busy has answered nobody is judged as well, but nobody has won it: another one takes its place. */
 static void run_rounds(struct course *c, struct lock_client *reader, int process, int first, int count)
 {
-	for (int round = 0; round < c->rounds; round++) {
+	for (int round = 0;; round++) {
 		pthread_barrier_wait(&c->gate);
-		if (c->stop)
+		if (c->stop || c->race.won == c->rounds || round == 3 * c->rounds)
 			return;
 		store_race_run(&c->race, reader->loop, first, count, PATIENCE);
 		pthread_barrier_wait(&c->gate);
 		if (round % c->processes == process)
-			c->stop = store_race_judge(&c->race, reader, &c->why) != STORE_GOOD;
+			judge_round(c, reader);
 	}
-	pthread_barrier_wait(&c->gate); /* what they wrote is needed until the last round is judged */
 }
 
 static void compete(struct course *c, int process)
@@ -90,8 +99,8 @@ static void report(const struct course *c, int failed, struct instant began)
 	printf("{\"rounds\": %d, \"won\": %d, \"unsure\": %d, \"wrong\": %d, \"failed\": %d, \"seconds\": %.2f}\n",
 	       c->race.rounds, c->race.won, c->race.unsure, c->stop, failed,
 	       (double)elapsed_holder(began, clock_now()) / NSEC_PER_SEC);
-	if (c->stop)
-		fprintf(stderr, "conform race: %s\n", c->why.text);
+	if (c->stop || *c->doubt.text)
+		fprintf(stderr, "conform race: %s\n", c->stop ? c->why.text : c->doubt.text);
 }
 
 static void stop_all(const pid_t *pids, int n)
