@@ -24,6 +24,15 @@ void bind_libraries(lua_State *L)
 	lua_pop(L, 2);
 }
 
+void bind_seed(lua_State *L, uint32_t seed)
+{
+	lua_getglobal(L, "math");
+	lua_getfield(L, -1, "randomseed");
+	lua_pushinteger(L, seed);
+	lua_call(L, 1, 0);
+	lua_pop(L, 1);
+}
+
 static int error_tostring(lua_State *L)
 {
 	lua_getfield(L, 1, "message");

@@ -15,6 +15,10 @@
  * after the system's. [-0, +0, e] */
 void bind_libraries(lua_State *L);
 
+/* math.random gives the same numbers in each run, as a simulation does (math.randomseed in Lua's manual, 6.7).
+ * [-0, +0, e] */
+void bind_seed(lua_State *L, uint32_t seed);
+
 /* These add to the table at the top of the stack. */
 void bind_tasks(lua_State *L);    /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
 void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */

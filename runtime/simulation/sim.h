@@ -98,6 +98,7 @@ struct sim_node {
 	uint32_t candidate_count;
 	bool opened;   /* the candidates have their electors, and keep them when the worker is replaced */
 	bool kill_due; /* its supervision wants the worker dead */
+	bool look_due; /* whether its candidates may campaign is to be looked at */
 };
 
 struct sim_handover {                   /* the hand-over that a test has asked for last */

@@ -4,6 +4,7 @@
 #include "process/deadline_page.h"
 #include "process/wire.h"
 #include "script/api/api.h"
+#include "script/bind.h"
 #include "term/script_jobs.h"
 
 #include <math.h>
@@ -117,11 +118,11 @@ static void sim_candidate_kill_worker(void *arg)
 	node_end_worker(((struct sim_candidate *)arg)->node);
 }
 
-/* When one is over or idle, node_settle looks at all candidates. */
 static void sim_candidate_tell(void *arg, enum term_news what)
 {
 	struct sim_candidate *s = arg;
 
+	s->node->look_due = s->node->look_due || what != TERM_NEWS_ALLOW;
 	if (what == TERM_NEWS_BEGAN)
 		sim_check_leaders(s->node->sim, s);
 	else if (what == TERM_NEWS_OVER)
@@ -462,6 +463,17 @@ static bool node_live(struct sim_node *n)
 	if (!life_next(&n->life, &a))
 		return false;
 	node_carry_out(n, &a);
+	n->look_due = true;
+	return true;
+}
+
+/* As a program does, when what it has to do is done (run_on_soon): a term may keep other candidates from campaigning.
+ * false: no look was due. */
+static bool node_look(struct sim_node *n)
+{
+	if (!n->look_due)
+		return false;
+	n->look_due = false;
 	for (uint32_t i = 0; n->up && i < n->life.candidate_count; i++)
 		term_supervision_look(&n->candidates[i]->term);
 	return true;
@@ -476,7 +488,7 @@ static bool node_settle_one(struct sim_node *n)
 		node_worker_gone(n);
 		return true;
 	}
-	if (node_live(n))
+	if (node_live(n) || node_look(n))
 		return true;
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		if (sim_candidate_swept(n->candidates[i]))
@@ -523,6 +535,7 @@ static void node_load(struct sim_node *n)
 		.stub_arg = &n->stubs,
 	};
 	n->script = script_new(&n->spec);
+	bind_seed(n->script->L, n->sim->setup.seed * 31 + n->number);
 	script_load(n->script);
 	n->environment_now = environ;
 }

@@ -454,6 +454,7 @@ int testing_run(const char *path, testing_fault *fault, int first, int *count, s
 	if (!t.L)
 		return err_set(err, ERR_SYSTEM, "out of memory");
 	bind_libraries(t.L);
+	bind_seed(t.L, 1);
 	t.events = new_reference(t.L);
 	t.answer = new_reference(t.L);
 	lua_pushcfunction(t.L, traceback);

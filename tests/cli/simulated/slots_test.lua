@@ -36,7 +36,10 @@ test("alone, a node leads in one slot", function()
 end)
 
 test("whatever happens to nodes and their network, one node in a slot, one slot for a node, and in the end both are led", function()
-  for seed = 1, 40 do
+  local seeds = { 1127, 3147 } -- a node that had led in one slot did not campaign in the other
+  for seed = 1, 40 do table.insert(seeds, seed) end
+  for _, seed in ipairs(seeds) do
+    math.randomseed(seed)
     local sim = simulate { script = "slots.lua", nodes = { "a", "b", "c" }, seed = seed }
     sim:stub("work", { takes = 1e6 })
     sim:loss(0.02)
