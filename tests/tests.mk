@@ -356,6 +356,10 @@ STORE   ?= file redis etcd postgres zookeeper
 chaos: test-deps all $(if $(filter kubernetes,$(STORE)),kube-server) $(if $(filter nats,$(STORE)),nats-server) $(ZOOKEEPER:%=zookeeper-%-server) ## storms of faults on five electors and their store
 	@tests/cluster/faults/chaos.py --stores $(STORE) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(BEYOND),--beyond)
 
+# MINUTES=n (ten), SEED=s for faults that were drawn before.
+test-shards: test-deps all ## 64 shards over five candidates that join, leave, are killed and are cut off: ten minutes
+	@MINUTES=$(or $(MINUTES),10) SEED=$(SEED) tests/cluster/faults/shards.py
+
 # MINUTES=n (an hour), SEED=s for the first of them, LOCK=file or etcd; SHRINK=1: what fails is made as short as possible.
 sequences: test-deps all $(BUILD)/hasty/lunarch ## random sequences of reloads, signals, orders and faults on real electors, then calm
 	@tests/cluster/sequences/sequences.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(if $(LOCK),--lock $(LOCK)) $(if $(SHRINK),--shrink)
@@ -374,4 +378,4 @@ coverage-programs: all $(BUILD)/conform $(BUILD)/sim $(UNIT)
 coverage-run:
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(UNIT:%=plain:%) sim:$(BUILD)/sim $(COVERED:%=plain:%)
 
-.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-kernel test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server nats-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)
+.PHONY: test-deps test test-every test-rest built-rest servers test-entries built-plain built-asan asan-programs built-tsan tsan-programs arm64 built-arm64 arm64-programs built-previous test-again test-durations test-full unit asan tsan model-full test-kube test-deb test-arm64 test-kernel test-trixie test-there trixie-deps unit-programs test-tarball test-release test-compose test-previous test-nfs test-etcd test-zookeeper test-failures test-galera test-mysql test-stores test-shards go-deps s3-servers dynamodb-servers kube-server consul-server gcs-server nats-server azurite etcd-servers bench bench-kube compare pictures chaos sequences coverage coverage-programs coverage-run $(ETCD_VERSIONS:%=etcd-%-server)

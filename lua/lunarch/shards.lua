@@ -6,7 +6,7 @@ local use = ...
 local check = use "options"
 local lunarch = require "lunarch"
 
-local SLOTS <const>, PATIENCE <const>, SETTLE <const>, HOLD <const> = 16, 15, 1, 10
+local SLOTS <const>, PATIENCE <const>, SETTLE <const>, HOLD <const>, HOLD_MOST <const> = 16, 15, 1, 2, 80
 
 local function a_function(value)
 	return type(value) ~= "function" and "a function" or nil
@@ -45,7 +45,7 @@ local function new(given)
 	local present, own, slot_since = {}, nil, nil -- slot -> who leads in it; our own, and since when
 	local leading = {} -- shard -> our term
 	local free_since, begun = {}, now() -- shard -> since when nobody leads it, as far as is known
-	local hold_until = 0
+	local hold_until, hold = 0, HOLD -- hold: times patience
 	local self = {}
 
 	-- Who is there, in the order of their slots. A candidate may have two for a moment.
@@ -74,7 +74,7 @@ local function new(given)
 
 	local function let_go()
 		local mine, most = size(leading), share()
-		if mine <= most or now() < hold_until then
+		if mine <= most or now() < hold_until or not next(present) then -- nobody is known who would take it
 			return
 		end
 		for number = given.count, 1, -1 do
@@ -120,6 +120,10 @@ local function new(given)
 				end
 			end,
 			on_new_leader = function(leader)
+				local before = present[leader.slot]
+				if not before or before.identity ~= leader.identity then
+					hold_until, hold = 0, HOLD -- whoever has joined is to have its share at once
+				end
 				present[leader.slot] = leader
 				let_go()
 			end,
@@ -143,8 +147,10 @@ local function new(given)
 				if not wants(number) then
 					return false, "one too many" -- several may be acquired in the same moment
 				end
-				if size(leading) >= share() then
-					hold_until = now() + HOLD * patience -- whoever is to have it does not take it: it is kept for a while
+				if size(leading) >= share() and now() >= hold_until then
+					-- Whoever is to have it does not take it: it is kept for a while, and for longer each time.
+					hold_until = now() + hold * patience
+					hold = math.min(2 * hold, HOLD_MOST)
 				end
 				leading[number] = term
 				return given.on_leading(term, number)

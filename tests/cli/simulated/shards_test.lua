@@ -39,6 +39,23 @@ test("shards are shared out within one, whoever joins, leaves and dies; moves ar
   equal({ shares(sim, "c", "d") }, { 10, 5, 5 })
 end)
 
+test("a candidate that takes none of its share: others have it, keep it, and share it with whoever joins", function()
+  local sim = simulate { script = "shards.lua", nodes = { { name = "a", args = { "idle" } }, "b", "c" } }
+  sim:stub("work", { takes = 1e6 })
+  sim:stop("c")
+  sim:run(60)
+  equal({ shares(sim, "b") }, { 10, 10, 10 })
+  sim:start("c")
+  sim:run(60)
+  local sum, least = shares(sim, "b", "c")
+  equal(sum, 10)
+  expect(least >= 3, "one that joined has its share: " .. least)
+  local before = begun(sim)
+  sim:run(3600)
+  equal((shares(sim, "b", "c")), 10)
+  expect(begun(sim) - before <= 40, "moves in an hour: " .. begun(sim) - before)
+end)
+
 test("the shard of a key is the same in all versions", function()
   local sim = simulate { script = "shards.lua", nodes = 1 }
   sim:stub("work", { takes = 1e6 })
