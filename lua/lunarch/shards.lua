@@ -7,6 +7,7 @@ local check = use "options"
 local lunarch = require "lunarch"
 
 local SLOTS <const>, PATIENCE <const>, SETTLE <const>, HOLD <const>, HOLD_MOST <const> = 16, 15, 1, 2, 80
+local AT_ONCE <const> = 8
 
 local function a_function(value)
 	return type(value) ~= "function" and "a function" or nil
@@ -44,6 +45,7 @@ local function new(given)
 	local slots, patience, now = given.candidates or SLOTS, given.patience or PATIENCE, lunarch.time.monotonic
 	local present, own, slot_since = {}, nil, nil -- slot -> who leads in it; our own, and since when
 	local leading = {} -- shard -> our term
+	local asked_as = {} -- shard -> for what may_lead has last said yes
 	local free_since, begun = {}, now() -- shard -> since when nobody leads it, as far as is known
 	local hold_until, hold = 0, HOLD -- hold: times patience
 	local self = {}
@@ -72,30 +74,40 @@ local function new(given)
 		return 0
 	end
 
+	local function free()
+		local n = 0
+		for number = 1, given.count do
+			n = n + ((leading[number] or free_since[number] == math.huge) and 0 or 1)
+		end
+		return n
+	end
+
+	-- A few at a time: whoever has joined may be slow. The next ones follow when these are led.
 	local function let_go()
 		local mine, most = size(leading), share()
 		if mine <= most or now() < hold_until or not next(present) then -- nobody is known who would take it
 			return
 		end
+		local left = math.max(1, AT_ONCE - free())
 		for number = given.count, 1, -1 do
 			local term = leading[number]
-			if term and mine > most then
-				leading[number] = nil
-				mine = mine - 1
+			if term and mine > most and left > 0 then
+				leading[number], free_since[number] = nil, now()
+				mine, left = mine - 1, left - 1
 				term:resign()
 			end
 		end
 	end
 
-	-- Whoever it belongs to does not lead it.
+	-- Whoever it belongs to does not lead it. What was seen before this candidate had its slot is old.
 	local function is_left(number)
-		local since = free_since[number] or begun
-		return since and now() - since > patience
+		return now() - math.max(free_since[number] or begun, slot_since or begun) > patience
 	end
 
-	local function wants(number)
+	-- What for it would be led: as one's share, or since it is left. nil: it is not wanted.
+	local function wanted_as(number)
 		local settled = slot_since and now() - slot_since >= SETTLE
-		return (settled and size(leading) < share()) or is_left(number)
+		return settled and size(leading) < share() and "share" or is_left(number) and "left" or nil
 	end
 
 	local function election(name, hooks)
@@ -136,7 +148,8 @@ local function new(given)
 	local function shard_election(number)
 		return election("shard-" .. number, {
 			may_lead = function()
-				if not wants(number) then
+				asked_as[number] = wanted_as(number)
+				if not asked_as[number] then
 					return false, "it has its share of the shards"
 				elseif given.may_lead then
 					return given.may_lead(number)
@@ -144,7 +157,8 @@ local function new(given)
 				return true
 			end,
 			on_leading = function(term)
-				if not wants(number) then
+				local as = wanted_as(number)
+				if not as or as ~= asked_as[number] and as == "left" then
 					return false, "one too many" -- several may be acquired in the same moment
 				end
 				if size(leading) >= share() and now() >= hold_until then

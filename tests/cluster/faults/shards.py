@@ -1,6 +1,7 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
 """lunarch.shards on Redis while candidates join, leave, are killed and are cut off: never two at one shard, and at rest
-all shards are shared out within one. Beside that three sets of shards that cannot be shared out as computed: nobody can
+all shards are shared out within one. On the same machines three slots: never two in one, and at rest as many are taken
+as machines allow, each by another. Beside that three sets of shards that cannot be shared out as computed: nobody can
 take a slot, a slot is held by a dead candidate whose lease runs for an hour, a candidate takes none of its share.
 
 `make test-shards` runs it for ten minutes (MINUTES), and then it also must hold that at most twice as many shards move
@@ -27,7 +28,7 @@ MINUTES = float(os.environ.get("MINUTES") or 0)
 SEED = int(os.environ.get("SEED") or random.randrange(10**6))
 SHARDS, NAMES, LEASE = 64, "abcde", 6
 TIMES = ["--lease-duration", f"{LEASE}s"]
-SHORT = ("join", "join", "cut", "kill", "heal")
+SHORT = ("join", "cut", "kill", "heal")
 SCRIPT = f"""local shards = require "lunarch.shards"
 local count, program, idle = ...
 return shards.elections {{
@@ -38,27 +39,38 @@ return shards.elections {{
   end,
 }}
 """
+SLOTS, OF_SLOTS = (
+    3,
+    """local count, program = ...
+return {
+  slots = tonumber(count),
+  on_leading = function(term)
+    while assert(exec { program, tostring(term.slot) }) do sleep(1) end
+  end,
+}
+""",
+)
 server = Redis()
 atexit.register(stop_everyone)
-script = os.path.join(server.dir, "shards.lua")
-with open(script, "w") as f:
-    f.write(SCRIPT)
 
 
 class Scene:
-    """A set of shards, with a place of its own in the store."""
+    """A set of shards, or of slots, with a place of its own in the store."""
 
-    def __init__(self, place: str, count: int) -> None:
-        self.place, self.work, self.began = place, Work(count), time.monotonic()
+    def __init__(self, place: str, count: int, script: str = SCRIPT) -> None:
+        self.place, self.work, self.script = place, Work(count), os.path.join(server.dir, place + ".lua")
+        with open(self.script, "w") as f:
+            f.write(script)
         self.everyone: dict[str, Candidate] = {}
         self.proxies: dict[str, Proxy] = {}
         self.since: dict[int, float] = {}  # a shard that nobody works on -> since when
-        self.longest = 0.0
+        self.longest, self.seen = 0.0, False
 
     def begin(self, name: str, *more: str) -> Candidate:
-        proxy = self.proxies.setdefault(name, Proxy(server.port))
-        lock = f"redis://127.0.0.1:{proxy.port}/{self.place}/{{name}}"
-        words = ["--lock", lock, "--identity", name, script, "--", str(self.work.shards), self.work.program, *more]
+        if name not in self.proxies:
+            self.proxies[name] = Proxy(server.port)
+        lock = f"redis://127.0.0.1:{self.proxies[name].port}/{self.place}/{{name}}"
+        words = ["--lock", lock, "--identity", name, self.script, "--", str(self.work.shards), self.work.program, *more]
         self.everyone[name] = Candidate(*words, options=TIMES, name=name)
         return self.everyone[name]
 
@@ -69,20 +81,25 @@ class Scene:
         return {n: json.loads(record or "{}").get("holderIdentity", "") for n, record in enumerate(records, 1)}
 
     def look(self) -> None:
-        """For how long a shard has been without a leader."""
+        """For how long a shard has been without a leader. On a server that has just started a lock is free a lease after
+        somebody has first tried it: that is when it could be led."""
         now, led = time.monotonic(), self.work.now()
         for n in range(1, self.work.shards + 1):
             if n in led:
                 self.since.pop(n, None)
             else:
-                self.longest = max(self.longest, now - self.since.setdefault(n, now))
+                since = self.since.setdefault(n, now if self.seen else now + 2 * LEASE)
+                self.longest = max(self.longest, now - since)
+        self.seen = True
 
     def whole(self) -> bool:
         return len(self.work.now()) == self.work.shards
 
     def judge(self, what: str) -> None:
-        same(self.work.overlaps(), "", f"{what}: no shard was ever worked on twice at a time")
-        ok(self.work.tokens_grow(), f"{what}: every leader of a shard had a larger token than the one before")
+        same(self.work.overlaps(), "", f"{what}: two never worked on the same at once")
+        ok(self.work.tokens_grow(), f"{what}: every leader had a larger token than the one before it")
+        if what == "slots":
+            return
         text = f"{what}: no shard was without a leader for longer than three leases"
         told = f"{self.longest:.1f} s was the longest; {len(self.work.begun())} terms"
         note(f"{what}: {told}")
@@ -93,18 +110,22 @@ class Scene:
 class Storm(Scene):
     def __init__(self) -> None:
         super().__init__("storm", SHARDS)
+        self.slots = Scene("slots", SLOTS, OF_SLOTS)
+        self.slots.proxies = self.proxies
         self.up: set[str] = set()
         self.cut: set[str] = set()
         self.begun_ever: list[Candidate] = []
         self.moves = self.least = self.faults = 0
 
     def rests(self) -> bool:
-        """All are worked on by who holds their locks, and shared out within one among who can reach the store."""
-        led = self.work.now()
-        counts = shares(led)
+        """All are worked on by who holds their locks, and shared out within one among who can reach the store; in so
+        many slots as these can take, each in one."""
+        led, able = self.work.now(), self.up - self.cut
+        counts, in_slots = shares(led), list(self.slots.work.now().values())
         return (
             len(led) == SHARDS
-            and set(counts) == self.up - self.cut
+            and set(counts) == able
+            and len(in_slots) == len(able & set(in_slots)) == min(SLOTS, len(able))
             and max(counts.values()) - min(counts.values()) <= 1
             and led == self.holders()
         )
@@ -112,13 +133,17 @@ class Storm(Scene):
     def act(self, fault: str, name: str) -> None:
         if fault == "join":
             self.begun_ever.append(self.begin(name))
+            self.slots.begin(name)
             self.up.add(name)
         elif fault == "leave":
             self.up.remove(name)
+            self.slots.everyone[name].ask_to_stop()
             self.everyone[name].stop(patience=PATIENCE)
+            self.slots.everyone[name].stop(patience=PATIENCE)
         elif fault == "kill":
             self.up.remove(name)
             self.everyone[name].kill(signal.SIGKILL)
+            self.slots.everyone[name].kill(signal.SIGKILL)
         elif fault == "cut":
             self.cut.add(name)
             self.proxies[name].freeze()
@@ -146,10 +171,12 @@ class Storm(Scene):
         good = wait_for(self.rests, 2 * PATIENCE)
         moves, least = len(self.work.begun()) - begun, least_moves(before, self.up - self.cut, SHARDS)
         self.moves, self.least = self.moves + moves, self.least + least
-        note(f"{fault} {name}: {shares(self.work.now())}, {moves} moved, {least} had to; {self.ends() - ends}")
+        why = ", ".join(f"{n} {text.split()[0]}" for text, n in (self.ends() - ends).items())
+        note(f"{fault} {name}: {shares(self.work.now())}, {moves} moved, {least} had to; ended: {why or 'none'}")
         if not good:
             note(f"seed {SEED}: {sorted(self.up)} run, {sorted(self.cut)} are cut off; locks {shares(self.holders())}")
-            for c in self.everyone.values():
+            note(f"slots: {self.slots.work.now()}")
+            for c in (*self.everyone.values(), *self.slots.everyone.values()):
                 c.log()
         return good
 
@@ -206,7 +233,8 @@ def look() -> None:
 
 watcher = threading.Thread(target=look, daemon=True)
 watcher.start()
-ok(storm.step("join"), "the first candidate has all shards")
+storm.act("join", storm.whom("join"))
+ok(storm.step("join"), "the first two candidates share them out")
 if MINUTES:
     end, good = time.monotonic() + 60 * MINUTES, True
     while good and time.monotonic() < end:
@@ -222,7 +250,10 @@ over.set()
 watcher.join()
 note(f"{storm.faults} faults, {storm.moves} moved, {storm.least} had to")
 storm.judge("storm")
+storm.slots.judge("slots")
 for name, scene in others.items():
     scene.judge(name)
 stop_everyone()
+server.close()
+wait_for(lambda: not any(p.pairs for scene in (storm, *others.values()) for p in scene.proxies.values()))
 done()
