@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#define COMMAND_DECLARATION(NAME, name) int cmd_##name(int argc, char **argv);
+#define COMMAND_DECLARATION(NAME, name, words) int cmd_##name(int argc, char **argv);
 COMMAND_TABLE(COMMAND_DECLARATION)
 #undef COMMAND_DECLARATION
 

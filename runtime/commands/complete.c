@@ -194,15 +194,12 @@ static void offer_help(const struct typed *t, const char *topic)
 	offer("api", "what scripts can call");
 }
 
+#define COMMAND_WORDS(NAME, name, words) words,
+
 /* What may stand behind the command, and is no option. */
 static void offer_words(const struct typed *t)
 {
-	static const char *const behind[COMMANDS] = {
-		[COMMAND_RUN] = "<script>",    [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
-		[COMMAND_EXEC] = "<program>",  [COMMAND_LIST] = "<directory>", [COMMAND_STATUS] = "<script>",
-		[COMMAND_LEADER] = "<script>", [COMMAND_RELEASE] = "<script>", [COMMAND_CTL] = "<script>",
-		[COMMAND_FENCE] = "<script>",  [COMMAND_CRON] = "<file>",      [COMMAND_HISTORY] = "<script>",
-	};
+	static const char *const behind[COMMANDS] = { COMMAND_TABLE(COMMAND_WORDS) };
 
 	for (const struct order *o = order_table; t->command == COMMAND_CTL && !t->words && o->name; o++)
 		if (o->usage)

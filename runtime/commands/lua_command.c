@@ -210,20 +210,23 @@ static int lua_command_named(const struct options *o, bool several)
 	return status;
 }
 
-int cmd_history(int argc, char **argv)
+/* A command that reads one lock. */
+static int lua_command_one(enum command command, int argc, char **argv)
 {
 	struct options o;
-	int status = command_begin(&o, COMMAND_HISTORY, argc, argv);
+	int status = command_begin(&o, command, argc, argv);
 
 	return status >= 0 ? status : lua_command_named(&o, false);
 }
 
+int cmd_history(int argc, char **argv)
+{
+	return lua_command_one(COMMAND_HISTORY, argc, argv);
+}
+
 int cmd_leader(int argc, char **argv)
 {
-	struct options o;
-	int status = command_begin(&o, COMMAND_LEADER, argc, argv);
-
-	return status >= 0 ? status : lua_command_named(&o, false);
+	return lua_command_one(COMMAND_LEADER, argc, argv);
 }
 
 int cmd_status(int argc, char **argv)

@@ -14,7 +14,7 @@
 
 typedef int command_fn(int argc, char **argv);
 
-#define COMMAND_FUNCTION(NAME, name) cmd_##name,
+#define COMMAND_FUNCTION(NAME, name, words) cmd_##name,
 static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) };
 #undef COMMAND_FUNCTION
 

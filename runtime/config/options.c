@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMAND_NAME(NAME, name) #name,
+#define COMMAND_NAME(NAME, name, words) #name,
 const char *const command_names[COMMANDS + 1] = { COMMAND_TABLE(COMMAND_NAME) };
 #undef COMMAND_NAME
 
 /* ---- the table ---- */
 
-#define COMMAND_BIT(NAME, name) NAME = 1 << COMMAND_##NAME,
+#define COMMAND_BIT(NAME, name, words) NAME = 1 << COMMAND_##NAME,
 enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CRON | CHECK /* check shows what run would do */ };
 #undef COMMAND_BIT
 #define ALL ((1 << COMMANDS) - 1)

@@ -12,24 +12,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* C(NAME, name): the commands, in the order of the help. cmd_name is the function of each, in commands/cmd_name.c. */
-#define COMMAND_TABLE(C)    \
-	C(RUN, run)         \
-	C(EXEC, exec)       \
-	C(CRON, cron)       \
-	C(LEADER, leader)   \
-	C(STATUS, status)   \
-	C(HISTORY, history) \
-	C(LIST, list)       \
-	C(RELEASE, release) \
-	C(FENCE, fence)     \
-	C(CHECK, check)     \
-	C(DOCTOR, doctor)   \
-	C(CTL, ctl)         \
-	C(TEST, test)       \
-	C(NEW, new)
+/* C(NAME, name, words): the commands, in the order of the help. cmd_name is the function of each (commands/). words: what
+ * the completion offers behind it that is no option, as complete_line prints it; NULL: nothing. */
+#define COMMAND_TABLE(C)                \
+	C(RUN, run, "<script>")         \
+	C(EXEC, exec, "<program>")      \
+	C(CRON, cron, "<file>")         \
+	C(LEADER, leader, "<script>")   \
+	C(STATUS, status, "<script>")   \
+	C(HISTORY, history, "<script>") \
+	C(LIST, list, "<directory>")    \
+	C(RELEASE, release, "<script>") \
+	C(FENCE, fence, "<script>")     \
+	C(CHECK, check, "<script>")     \
+	C(DOCTOR, doctor, NULL)         \
+	C(CTL, ctl, "<script>")         \
+	C(TEST, test, "<test>")         \
+	C(NEW, new, NULL)
 
-#define COMMAND_NUMBER(NAME, name) COMMAND_##NAME,
+#define COMMAND_NUMBER(NAME, name, words) COMMAND_##NAME,
 enum command { COMMAND_TABLE(COMMAND_NUMBER) COMMANDS };
 #undef COMMAND_NUMBER
 extern const char *const command_names[COMMANDS + 1]; /* "run" ...; NULL at the end */

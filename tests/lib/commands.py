@@ -15,7 +15,7 @@ from tests.lib.tap import note, ok
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_") or k.startswith("LUNARCH_TEST_")}
 Result = subprocess.CompletedProcess[str]
 with open(os.path.join(ROOT, "runtime", "config", "options.h")) as f:
-    COMMANDS = re.findall(r"^\tC\([A-Z]+, ([a-z]+)\)", f.read(), re.M)
+    COMMANDS = re.findall(r"^\tC\([A-Z]+, ([a-z]+), ", f.read(), re.M)
 
 
 def run(*args: str | bytes, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **kw: Any) -> Result:
