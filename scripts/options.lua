@@ -4,9 +4,12 @@
 --   lua5.4 scripts/options.lua            --check: writes nothing, and says what is not current
 
 local DOCS <const>, META <const>, TABLE <const> = "docs/operations.md", "lua/meta/lunarch.d.lua", "runtime/config/options_table.h"
+local WIRE <const> = "runtime/process/wire_messages.h"
 local BEGIN <const>, END <const> = "<!-- options: made by `make api` -->\n", "<!-- end of options -->\n"
 -- The type of a key, by the type of its option.
 local TYPES <const> = { FLAG = "boolean", TEXT = "string", NUMBER = "integer", PERIOD = "number", DURATION = "number" }
+-- What a script says for these is sent as a number, whatever the option (WIRE_FIELDS_said).
+local NUMBERS <const> = { FLAG = true, NUMBER = true, PERIOD = true, DURATION = true }
 
 local function contents(path)
 	local file <close> = assert(io.open(path))
@@ -93,7 +96,11 @@ local function check_annotations()
 	local class = contents(META):match "%-%-%-@class lunarch%.Election\n(.-)\n\n"
 	local described = {}
 	for key, type in class:gmatch "%-%-%-@field ([%w_]+)%? (%S+)" do described[key] = type:match "^[%w_]+" end
+	local carried = contents(WIRE):match "WIRE_FIELDS_election(.-)\n\n"
 	for _, row in ipairs(rows) do
+		if row.is_key and not NUMBERS[row.type] and not carried:find("F(str, " .. row.key .. ")", 1, true) then
+			problem(TABLE, ("--%s: a script's %s gets to the elector only by a field of WIRE_FIELDS_election (%s), and there is none"):format(row.long, row.type, WIRE))
+		end
 		if row.is_key and described[row.key] ~= TYPES[row.type] then
 			problem(META, ("class lunarch.Election: expected the field %s? %s, as %s has it; found %s"):format(row.key, TYPES[row.type], TABLE, described[row.key] or "none"))
 		end
