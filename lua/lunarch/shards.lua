@@ -74,10 +74,12 @@ local function new(given)
 		return 0
 	end
 
+	-- How many have had no leader since a short time.
 	local function free()
-		local n = 0
+		local n, most = 0, now() - patience
 		for number = 1, given.count do
-			n = n + ((leading[number] or free_since[number] == math.huge) and 0 or 1)
+			local since = free_since[number] or begun
+			n = n + (not leading[number] and since >= most and since < math.huge and 1 or 0)
 		end
 		return n
 	end
@@ -88,7 +90,7 @@ local function new(given)
 		if mine <= most or now() < hold_until or not next(present) then -- nobody is known who would take it
 			return
 		end
-		local left = math.max(1, AT_ONCE - free())
+		local left = AT_ONCE - free()
 		for number = given.count, 1, -1 do
 			local term = leading[number]
 			if term and mine > most and left > 0 then

@@ -1,8 +1,8 @@
 local shards = require "lunarch.shards"
-local idle = ... == "idle"
+local kind, count = ...
 return shards.elections {
-  count = 10,
-  may_lead = function() return not idle, "it is idle" end,
+  count = tonumber(count) or 10,
+  may_lead = function() return kind ~= "idle", "it is idle" end,
   on_leading = function(_, shard)
     print("+ " .. shard)
     print("of " .. table.concat({ shards.of("", 64), shards.of("a", 64), shards.of("user-4711", 64), shards.of("käse", 1000) }, " "))

@@ -56,6 +56,29 @@ test("a candidate that takes none of its share: others have it, keep it, and sha
   expect(begun(sim) - before <= 40, "moves in an hour: " .. begun(sim) - before)
 end)
 
+test("one that joins and is gone at once leaves eight without a leader, not its whole share", function()
+  local sim = simulate { script = "shards.lua", nodes = { "a", "b" }, args = { "busy", 40 } }
+  sim:stub("work", { takes = 1e6 })
+  sim:stop("b")
+  sim:run(60)
+  local function led()
+    local n = 0
+    for shard = 1, 40 do n = n + (sim:leader("shard-" .. shard) and 1 or 0) end
+    return n
+  end
+  equal(led(), 40)
+  sim:start("b")
+  sim:run_until(function() return led() < 40 end, 60)
+  sim:partition("b")
+  local least = led()
+  for _ = 1, 120 do
+    sim:run(0.5)
+    least = math.min(least, led())
+  end
+  expect(least >= 32, least .. " were led")
+  equal(led(), 40)
+end)
+
 test("the shard of a key is the same in all versions", function()
   local sim = simulate { script = "shards.lua", nodes = 1 }
   sim:stub("work", { takes = 1e6 })

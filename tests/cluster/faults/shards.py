@@ -81,8 +81,8 @@ class Scene:
         return {n: json.loads(record or "{}").get("holderIdentity", "") for n, record in enumerate(records, 1)}
 
     def look(self) -> None:
-        """For how long a shard has been without a leader. On a server that has just started a lock is free a lease after
-        somebody has first tried it: that is when it could be led."""
+        """For how long a shard has been without a leader that could have one: on a server that has just started nobody
+        can lead for a lease after the first try of its lock. That is a lease after the start at most."""
         now, led = time.monotonic(), self.work.now()
         for n in range(1, self.work.shards + 1):
             if n in led:
@@ -173,6 +173,11 @@ class Storm(Scene):
         self.moves, self.least = self.moves + moves, self.least + least
         why = ", ".join(f"{n} {text.split()[0]}" for text, n in (self.ends() - ends).items())
         note(f"{fault} {name}: {shares(self.work.now())}, {moves} moved, {least} had to; ended: {why or 'none'}")
+        if "worker" in why:  # has died: nothing here does that
+            for c in self.begun_ever:
+                for e in c.events:
+                    if "worker" in e.get("event", "") or "worker (" in e.get("message", ""):
+                        note(f"{c.name} {c.pid}: {e.get('event')} {e.get('message')}")
         if not good:
             note(f"seed {SEED}: {sorted(self.up)} run, {sorted(self.cut)} are cut off; locks {shares(self.holders())}")
             note(f"slots: {self.slots.work.now()}")
