@@ -10,6 +10,7 @@ local lunarch = require "lunarch"
 local tcp = require "lunarch.tcp"
 local hash = require "lunarch.hash"
 local answers = use "locks/answers"
+local signed = use "locks/nats_login"
 local json, time = lunarch.json, lunarch.time
 
 local PORT <const> = 4222
@@ -36,6 +37,18 @@ local function tls_of(options)
 	return wanted and true or false, { ca = options.ca, cert = options.cert, key = options.key, server_name = options.server_name }
 end
 
+-- Who it is: a user and a password, a token, or a file with a key. Raises if two of them are given.
+local function login_of(place)
+	local options, user = place.options, place.user ~= "" and place.user or nil
+	local kind = options.creds and "creds" or options.nkey and "nkey" or nil
+	if kind and (user or place.password or options.creds and options.nkey) then
+		error(("%s: expected one of user and password, a token, creds and nkey, found two (a password may come from LUNARCH_LOCK_PASSWORD)"):format(place.lock), 0)
+	elseif user and not place.password then
+		error(place.lock .. ": expected a password with the user (or in password_file, or LUNARCH_LOCK_PASSWORD); a token is written as nats://:TOKEN@HOST", 0)
+	end
+	return { kind = kind, file = options[kind], user = user, password = user and place.password, token = not user and place.password or nil }
+end
+
 -- A password without a user is a token. (For NATS' own clients a user without a password is one; but a user is shown in logs.)
 local function open(place)
 	local bucket = a_bucket(place)
@@ -46,13 +59,8 @@ local function open(place)
 	if #hosts == 0 then
 		error(place.lock .. ": expected a server, as in nats://HOST/BUCKET#KEY", 0)
 	end
-	local user = place.user ~= "" and place.user or nil
-	if user and not place.password then
-		error(place.lock .. ": expected a password with the user (or in password_file, or LUNARCH_LOCK_PASSWORD); a token is written as nats://:TOKEN@HOST", 0)
-	end
 	local secret, tls = tls_of(place.options)
-	return { hosts = hosts, at = 1, bucket = bucket, stream = "KV_" .. bucket, user = user, password = user and place.password,
-		token = not user and place.password or nil, secret = secret, tls = tls,
+	return { hosts = hosts, at = 1, bucket = bucket, stream = "KV_" .. bucket, login = login_of(place), secret = secret, tls = tls,
 		tls_first = place.options.tls_first, turn = lunarch.tasks.semaphore(1), listening = lunarch.tasks.semaphore(1), count = 0 }
 end
 
@@ -193,12 +201,26 @@ local function info_of(conn, timeout)
 	return info, err
 end
 
+-- What CONNECT says of who this is; nil and an error's text.
+local function credentials_of(store, conn, info)
+	local login = store.login
+	if not login.kind then
+		return login
+	elseif type(info.nonce) ~= "string" then
+		return nil, ("%s: expected a server that asks for a signature, as %s= needs it, found one without nkeys or JWTs"):format(conn.name, login.kind)
+	end
+	return signed(login.kind, login.file, info.nonce)
+end
+
 local function greet(store, conn, ends)
 	local function left()
 		return math.max(0.001, ends - time.monotonic())
 	end
 	local info, err = info_of(conn, left())
 	if not info then
+		if store.secret and not store.tls_first then
+			err.message = err.message .. " (a server with handshake_first: true needs tls_first=yes)"
+		end
 		return nil, err
 	elseif not info.jetstream then
 		return nil, refusal(conn.name .. ": the server has no JetStream (jetstream { } in its configuration)")
@@ -212,8 +234,14 @@ local function greet(store, conn, ends)
 			return nil, err
 		end
 	end
+	local login
+	login, err = credentials_of(store, conn, info)
+	if not login then
+		return nil, refusal(err)
+	end
 	conn:write(("CONNECT %s\r\nPING\r\n"):format(json.encode { verbose = false, pedantic = false, lang = "lua", version = "1", name = "lunarch", protocol = 1,
-		headers = true, no_responders = true, user = store.user, pass = store.password, auth_token = store.token }))
+		headers = true, no_responders = true, user = login.user, pass = login.password, auth_token = login.token, jwt = login.jwt, nkey = login.nkey,
+		sig = login.sig }))
 	local line
 	repeat
 		line, err = conn:line(left())
@@ -634,6 +662,6 @@ return {
 	scheme = "nats",
 	summary = "nats://[USER:PASSWORD@]HOST[:PORT][,HOST...]/BUCKET#KEY",
 	key = "fragment",
-	options = { tls = "boolean", tls_first = "boolean", ca = "text", cert = "text", key = "text", server_name = "text" },
+	options = { tls = "boolean", tls_first = "boolean", ca = "text", cert = "text", key = "text", server_name = "text", creds = "text", nkey = "text" },
 	open = open, read = read, write = write, remove = remove, watch = watch, list = list, about = about,
 }

@@ -34,6 +34,15 @@ return function(natives)
 		return signature
 	end
 
+	function hash.ed25519(key, text)
+		check("ed25519", "a text as the key", key)
+		check("ed25519", "a text", text)
+		if #key ~= 32 then
+			error(("hash.ed25519: expected a key of 32 bytes, found %d"):format(#key), 2)
+		end
+		return core.ed25519(key, text)
+	end
+
 	function hash.unbase64(text)
 		check("unbase64", "a text", text)
 		local bytes = core.unbase64(text)

@@ -2,11 +2,16 @@
 protocol."""
 
 import base64
+import binascii
 import json
 import os
 import secrets
 import socket
 import ssl
+import struct
+import subprocess
+import tempfile
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,18 +23,116 @@ BUCKET = "locks"
 STREAM = f"KV_{BUCKET}"
 
 
-class Client:
-    """One request at a time."""
+KINDS = {"operator": 14, "account": 0, "user": 20}  # the letters O, A and U
 
-    def __init__(self, at: tuple[str, int], patience: float = PATIENCE, tls: Any = None, **login: str) -> None:
+
+def plain64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def named(content: bytes) -> str:
+    """With its CRC-16, in base32."""
+    return base64.b32encode(content + struct.pack("<H", binascii.crc_hqx(content, 0))).decode().rstrip("=")
+
+
+class Nkey:
+    """A key of Ed25519, as NATS names it; signed with by openssl. kind: of KINDS."""
+
+    def __init__(self, where: str, kind: str) -> None:
+        self.path = os.path.join(where, f"{kind}-{secrets.token_hex(4)}.der")
+        key, kept = secrets.token_bytes(32), KINDS[kind] << 3
+        with open(self.path, "wb") as f:
+            f.write(bytes.fromhex("302e020100300506032b657004220420") + key)  # PKCS #8 (RFC 8410)
+        self.seed = named(bytes([18 << 3 | kept >> 5, (kept & 31) << 3]) + key)
+        public = self._openssl("pkey", "-inform", "DER", "-in", self.path, "-pubout", "-outform", "DER")[-32:]
+        self.public = named(bytes([kept]) + public)
+
+    @staticmethod
+    def _openssl(*args: str) -> bytes:
+        return subprocess.run(["openssl", *args], check=True, capture_output=True).stdout
+
+    def sign(self, content: bytes) -> bytes:
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(self.path)) as f:
+            f.write(content)
+            f.flush()
+            how = ("-sign", "-rawin", "-keyform", "DER", "-inkey", self.path, "-in", f.name)
+            return self._openssl("pkeyutl", *how)
+
+    def token(self, of: "Nkey", name: str, nats: dict[str, Any], seconds: float = 0) -> str:
+        """A JWT by which this key vouches for another one. seconds: how long it is valid; 0: for ever."""
+        now = time.time()
+        claims: dict[str, Any] = {
+            **{"jti": secrets.token_hex(16), "iat": int(now), "iss": self.public, "sub": of.public, "name": name},
+            **({"exp": int(now + seconds)} if seconds else {}),
+            "nats": {"version": 2, **nats},
+        }
+        parts = {"typ": "JWT", "alg": "ed25519-nkey"}, claims
+        text = ".".join(plain64(json.dumps(part).encode()) for part in parts)
+        return f"{text}.{plain64(self.sign(text.encode()))}"
+
+
+class Operator:
+    """An operator, its system account, and an account that has all of JetStream, with users."""
+
+    def __init__(self, where: str) -> None:
+        self.dir, operator = where, Nkey(where, "operator")
+        self.account, system = Nkey(where, "account"), Nkey(where, "account")
+        every = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
+        own: dict[str, Any] = {**{limit: -1 for limit in every}, "wildcards": True}
+        limits = {**own, **{limit: -1 for limit in ("mem_storage", "disk_storage", "streams", "consumer")}}
+        accounts = ((self.account, limits), (system, own))
+        preloaded = ", ".join(
+            f"{key.public}: {operator.token(key, 'account', {'type': 'account', 'limits': given})}"
+            for key, given in accounts
+        )
+        self.settings = (
+            f"operator: {operator.token(operator, 'lunarch', {'type': 'operator'})}\nsystem_account: {system.public}\n"
+            f"resolver: MEMORY\nresolver_preload: {{ {preloaded} }}\n"
+        )
+
+    def user(self, name: str, seconds: float = 0) -> tuple[Nkey, str]:
+        """A new one's key and token."""
+        key = Nkey(self.dir, "user")
+        return key, self.account.token(key, name, {"type": "user", "subs": -1, "data": -1, "payload": -1}, seconds)
+
+    def creds(self, name: str, seconds: float = 0) -> str:
+        """The file of a new user's credentials, as nsc writes it."""
+        key, token = self.user(name, seconds)
+        path = os.path.join(self.dir, f"{name}.creds")
+        with open(path + ".new", "w") as f:
+            f.write(
+                f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+                "************************* IMPORTANT *************************\n"
+                f"-----BEGIN USER NKEY SEED-----\n{key.seed}\n------END USER NKEY SEED------\n"
+            )
+        os.rename(path + ".new", path)
+        return path
+
+
+class Client:
+    """One request at a time. key: it signs what the server gives. tls_first: before the server says anything."""
+
+    def __init__(
+        self,
+        at: tuple[str, int],
+        patience: float = PATIENCE,
+        tls: Any = None,
+        key: Nkey | None = None,
+        tls_first: bool = False,
+        **login: str,
+    ) -> None:
         self.socket = socket.create_connection(at, patience)
+        if tls and tls_first:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=at[0])
         self.lines = self.socket.makefile("rb")
-        self.lines.readline()
-        if tls:
+        info = json.loads(self.lines.readline().split(None, 1)[1])
+        if tls and not tls_first:
             self.socket = tls.wrap_socket(self.socket, server_hostname=at[0])
             self.lines = self.socket.makefile("rb")
         self.inbox = f"_INBOX.{secrets.token_hex(8)}"
         options: dict[str, Any] = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1, **login}
+        if key:
+            options |= {"nkey": key.public, "sig": plain64(key.sign(info["nonce"].encode()))}
         self.send(f"CONNECT {json.dumps(options)}\r\nSUB {self.inbox} 1\r\n")
 
     def send(self, text: str) -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""The NATS lock, on nats-server: buckets that are not fit, log-ins and rights, TLS, markers, and a cluster of three
-whose leader is frozen and killed."""
+"""The NATS lock, on nats-server: buckets that are not fit, log-ins by passwords, nkeys and JWTs, rights, TLS, markers,
+and a cluster of three whose leader is frozen and killed."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.lib.cloud_servers import built
 from tests.lib.lock_driver import WITHIN, Driver, record, tried
-from tests.lib.nats_servers import BUCKET, STREAM, Client, Nats
+from tests.lib.nats_servers import BUCKET, STREAM, Client, Nats, Nkey, Operator
 from tests.lib.pki import Pki
 from tests.lib.processes import LUNARCH, PATIENCE, scratch, wait_for
 from tests.lib.tap import at_once, done, ok, same, skip
@@ -142,6 +142,82 @@ def rights() -> None:
     server.close()
 
 
+def with_option(server: Any, option: str) -> str:
+    return url(server).replace("#", f"?{option}#")
+
+
+def file_of(text: str, name: str) -> str:
+    path = os.path.join(scratch(), name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def nkeys() -> None:
+    where = scratch()
+    mine, other, account = Nkey(where, "user"), Nkey(where, "user"), Nkey(where, "account")
+    server = Nats(f"authorization {{ users: [ {{ nkey: {mine.public} }} ] }}", login={"key": mine})
+    d = opened(with_option(server, f"nkey={file_of(mine.seed + chr(10), 'mine')}"))
+    same(d.write(record("a"), "")["outcome"], "ok", "nkeys: a user's seed in a file")
+    seen = d.count()
+    d.do("watch")
+    server.put(f"$KV.{BUCKET}.k", b"{}")
+    ok(d.noticed(seen), "nkeys: for notices, too")
+    d.end()
+    wrong = (
+        ("other", other.seed, "Authorization Violation"),
+        ("account", account.seed, "the seed of an account or operator"),
+        ("short", mine.seed[:-1], "damaged or cut off"),
+        ("typo", mine.seed[:20] + ("A" if mine.seed[20] != "A" else "B") + mine.seed[21:], "damaged or cut off"),
+        ("public", mine.public, "found none"),
+        ("empty", "", "is empty"),
+    )
+    for name, text, said in wrong:
+        refused(with_option(server, f"nkey={file_of(text, name)}"), said)
+    refused(with_option(server, "nkey=/nonexistent"), "nkey: /nonexistent: No such file")
+    refused(with_option(server, f"creds={file_of(mine.seed, 'bare')}"), "nsc generate creds", "JWT")
+    refused(url(server, login="zoe:s3cret@").replace("#", "?nkey=x#"), "found two")
+    refused(with_option(server, "nkey=x&creds=y"), "found two")
+    server.close()
+    plain = Nats()
+    refused(with_option(plain, f"nkey={file_of(mine.seed, 'plain')}"), "without nkeys or JWTs")
+    plain.close()
+
+
+def credentials() -> None:
+    operator, stranger = Operator(scratch()), Operator(scratch())
+    key, token = operator.user("root")
+    server = Nats(operator.settings, login={"key": key, "jwt": token})
+    d = opened(with_option(server, f"creds={operator.creds('zoe')}"))
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "credentials: a file with a token and a seed")
+    d.end()
+    refused(with_option(server, f"creds={stranger.creds('zoe')}"), "Authorization Violation")
+    refused(with_option(server, f"creds={operator.creds('late', -60)}"), "Authorization Violation")
+    short = operator.creds("short", 15)  # a busy machine has logged in by then
+    d = opened(with_option(server, f"creds={short}"))
+    same(tried(lambda: d.read(), "ok").get("version"), w["version"], "credentials: a token that ends soon")
+    d.do("watch")
+    ended = wait_for(lambda: d.read(within=SHORT)["outcome"] != "ok")
+    ok(ended, "credentials: with it the connection ends, and another is refused")
+    operator.creds("short")
+    r = tried(lambda: d.read(), "ok")
+    same(r.get("version"), w["version"], "credentials: the file is renewed: the lock goes on with it")
+    same(d.write(record("b"), w["version"])["outcome"], "ok", "credentials: and is written")
+    d.end()
+    with open(short) as f:
+        secrets = [line for line in f.read().split() if len(line) > 50 and "-" not in line[:4] and "*" not in line]
+    at = with_option(server, f"creds={short}").replace("#k", "#x")
+    shown = ""
+    for command in (["doctor"], ["exec", "--log-level", "debug", "--", "true"]):
+        run = [LUNARCH, command[0], "--lock", at, *command[1:]]
+        said = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
+        ok(said.returncode == 0 and len(secrets) == 2, f"credentials: {command[0]} is content", said.stderr)
+        shown += said.stdout + said.stderr
+    ok(not any(s in shown for s in secrets), "credentials: neither token nor seed is shown", shown)
+    server.close()
+
+
 def tls() -> None:
     pki = Pki(scratch())
     cert, key = pki.server()
@@ -165,6 +241,20 @@ def tls() -> None:
     ok(r["outcome"] in ("failed", "refused") and "other.example" in text_of(r), f"TLS: another's name: {text_of(r)}")
     d.end()
     server.close()
+    first = Nats(block % ", handshake_first: true", tls=context, login={"tls_first": True})
+    d = opened(url(first).replace("#", f"?{ours}&tls_first=yes#"))
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "TLS: before the server says anything")
+    seen = d.count()
+    d.do("watch")
+    first.put(f"$KV.{BUCKET}.k", b"{}")
+    ok(d.noticed(seen), "TLS: for notices, too")
+    d.end()
+    d = opened(url(first).replace("#", f"?{ours}#"))
+    r = d.read(within=SHORT)
+    ok(r["outcome"] == "failed" and "tls_first" in text_of(r), f"TLS: without tls_first it is named: {text_of(r)}")
+    d.end()
+    first.close()
     plain = Nats()
     refused(url(plain).replace("#", "?tls=yes#"), "offers none")
     plain.close()
@@ -237,6 +327,6 @@ if not os.path.exists(built("nats", "nats-server")):
     skip("the NATS lock", "nats-server is not built: make test-stores does")
     done()
     sys.exit()
-at_once(buckets, markers, rights, tls, raw)
+at_once(buckets, markers, rights, nkeys, credentials, tls, raw)
 leader_is_hurt()
 done()

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S PYTHONPATH=. python3
-"""lunarch.hash by published vectors: FIPS 180-4 and RFC 1321, 4231, 4648; and what is refused."""
+"""lunarch.hash by published vectors: FIPS 180-4 and RFC 1321, 4231, 4648, 8032; and what is refused."""
 
 import os
 import subprocess
@@ -11,6 +11,24 @@ from tests.lib.tap import done, note, ok, same
 HERE = scratch()
 LONG = "12345678901234567890123456789012345678901234567890123456789012345678901234567890"
 BLOCKS = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
+
+# RFC 8032, 7.1: the private key (base64), the text in Lua, the public key and the signature.
+ED25519 = [
+    (
+        "nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=",
+        '""',
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
+        "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "TM0Imyj/ltqdtsNG7BFOD1uKMZ81q6Yk2oz27U+4pvs=",
+        '"\\x72"',
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+]
 
 # In Lua, what is asked, and what the standard says.
 VECTORS = [
@@ -38,6 +56,8 @@ VECTORS = [
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
     ),
     ('hex(hash.hmac_sha256("", ""))', "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"),
+    *((f"hex((hash.ed25519(hash.unbase64 '{key}', {text})))", signature) for key, text, _, signature in ED25519),
+    *((f"hex((select(2, hash.ed25519(hash.unbase64 '{key}', ''))))", public) for key, _, public, _ in ED25519),
     ('hex "\\0\\x7f\\xff"', "007fff"),
     ('hex ""', ""),
     *((f'base64 "{t}"', b) for t, b in zip(["", "f", "fo", "foo", "foob"], ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="])),
@@ -56,6 +76,8 @@ MISUSE = [
     ("hmac_sha256('x')", "hash.hmac_sha256: expected a text, found nil"),
     ("rsa_sha256(nil, 'x')", "hash.rsa_sha256: expected a text as the key, found nil"),
     ("rsa_sha256('x')", "hash.rsa_sha256: expected a text, found nil"),
+    ("ed25519('x', 'y')", "hash.ed25519: expected a key of 32 bytes, found 1"),
+    ("ed25519(('x'):rep(32))", "hash.ed25519: expected a text, found nil"),
     ("hex(true)", "hash.hex: expected a text, found a boolean"),
     ("base64(print)", "hash.base64: expected a text, found a function"),
     ("unbase64(7)", "hash.unbase64: expected a text, found a number"),

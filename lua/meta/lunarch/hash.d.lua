@@ -24,6 +24,13 @@ function hash.hmac_sha256(key, text) end
 ---@return lunarch.Error? err "invalid": it is no such key
 function hash.rsa_sha256(key, text) end
 
+---The signature of a text by a private key of Ed25519 (RFC 8032). The same key and text give the same signature.
+---@param key string the 32 bytes of the private key
+---@param text string
+---@return string signature 64 bytes
+---@return string public_key 32 bytes, by which others check the signature
+function hash.ed25519(key, text) end
+
 ---The MD5 of a text, for protocols that ask for it (`Content-MD5`). It protects against accidents, and against nobody who means harm.
 ---@param text string
 ---@return string hex 32 lower-case digits

@@ -14,6 +14,8 @@
 
 #define BYTES_MAX (1 << 30) /* OpenSSL counts base64 in int */
 #define RSA_BYTES_MAX 2048  /* of a signature: OpenSSL takes keys of 16,384 bits at most */
+#define ED25519_KEY 32      /* bytes (RFC 8032) */
+#define ED25519_SIGNATURE 64
 
 static void push_hex(lua_State *L, const unsigned char *bytes, size_t len)
 {
@@ -85,11 +87,13 @@ static EVP_PKEY *private_key(const char *pem, size_t size)
 	return NULL;
 }
 
-/* Nothing here raises while the key is held. 0: no memory, or no such signature. */
-static size_t rsa_sign(EVP_PKEY *key, const char *text, size_t size, unsigned char *out, size_t out_size)
+/* digest_of: NULL: the kind of key has its own. Nothing here raises while the key is held. 0: no memory, or no such
+ * signature. */
+static size_t sign(EVP_PKEY *key, const EVP_MD *digest_of, const char *text, size_t size, unsigned char *out,
+                   size_t out_size)
 {
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-	bool good = ctx && EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, key) == 1 &&
+	bool good = ctx && EVP_DigestSignInit(ctx, NULL, digest_of, NULL, key) == 1 &&
 	            EVP_DigestSign(ctx, out, &out_size, (const unsigned char *)text, size) == 1;
 
 	EVP_MD_CTX_free(ctx);
@@ -108,7 +112,7 @@ static int hash_rsa_sha256(lua_State *L)
 	EVP_PKEY *key = private_key(pem, pem_size);
 	bool fits = key && EVP_PKEY_get_size(key) <= RSA_BYTES_MAX;
 	if (fits)
-		len = rsa_sign(key, text, size, out, sizeof out);
+		len = sign(key, EVP_sha256(), text, size, out, sizeof out);
 	EVP_PKEY_free(key);
 	ERR_clear_error();
 	if (!fits)
@@ -117,6 +121,26 @@ static int hash_rsa_sha256(lua_State *L)
 		return luaL_error(L, "rsa_sha256: OpenSSL makes no such signature");
 	lua_pushlstring(L, (const char *)out, len);
 	return 1;
+}
+
+/* ed25519(key, text) -> signature, public key */
+static int hash_ed25519(lua_State *L)
+{
+	unsigned char signature[ED25519_SIGNATURE], public[ED25519_KEY];
+	size_t key_size, size, public_size = sizeof public;
+	const char *bytes = luaL_checklstring(L, 1, &key_size);
+	const char *text = luaL_checklstring(L, 2, &size);
+
+	EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, (const unsigned char *)bytes, key_size);
+	bool good = key && EVP_PKEY_get_raw_public_key(key, public, &public_size) == 1 &&
+	            sign(key, NULL, text, size, signature, sizeof signature) == sizeof signature;
+	EVP_PKEY_free(key);
+	ERR_clear_error();
+	if (!good)
+		return luaL_error(L, "ed25519: the system's OpenSSL does not offer it");
+	lua_pushlstring(L, (const char *)signature, sizeof signature);
+	lua_pushlstring(L, (const char *)public, public_size);
+	return 2;
 }
 
 static int hash_hex(lua_State *L)
@@ -169,9 +193,9 @@ static int hash_unbase64(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "sha256", hash_sha256 },         { "md5", hash_md5 }, { "hmac_sha256", hash_hmac_sha256 },
-	{ "rsa_sha256", hash_rsa_sha256 }, { "hex", hash_hex }, { "base64", hash_base64 },
-	{ "unbase64", hash_unbase64 },     { NULL, NULL },
+	{ "sha256", hash_sha256 },         { "md5", hash_md5 },           { "hmac_sha256", hash_hmac_sha256 },
+	{ "rsa_sha256", hash_rsa_sha256 }, { "ed25519", hash_ed25519 },   { "hex", hash_hex },
+	{ "base64", hash_base64 },         { "unbase64", hash_unbase64 }, { NULL, NULL },
 };
 
 static int open_natives(lua_State *L)
