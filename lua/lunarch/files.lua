@@ -2,7 +2,7 @@
 -- A shell writes them, not this process: fsync may take seconds, and a shell of the term is killed with the term.
 
 local use = ...
-local check = use "options"
+local given = use "given"
 local lunarch = require "lunarch"
 
 local TIMEOUT <const> = 30
@@ -129,9 +129,9 @@ return function(natives)
 		return true
 	end
 
-	local function write_real(path, text, token, given)
-		local timeout = given.timeout or TIMEOUT
-		local r, err = lunarch.exec { "/bin/sh", "-c", WRITE, "files.write", path, token or "", given.mode or "", #text, math.max(1, math.floor(timeout)),
+	local function write_real(path, text, token, options)
+		local timeout = options.timeout or TIMEOUT
+		local r, err = lunarch.exec { "/bin/sh", "-c", WRITE, "files.write", path, token or "", options.mode or "", #text, math.max(1, math.floor(timeout)),
 			stdin = text, timeout = timeout, env = { LC_ALL = "C" } }
 		if not r then
 			return natives.fail(err.code, ("files.write: %s: %s"):format(path, err.code == "timeout" and "not written in time" or err.message))
@@ -152,19 +152,13 @@ return function(natives)
 		check_path("files.write", path)
 		if type(text) ~= "string" then
 			error(("files.write: expected the text to write, found a %s"):format(type(text)), 2)
-		elseif options ~= nil and type(options) ~= "table" then
-			error("files.write: the options are a table, as in { token = term.token }", 2)
 		end
-		local given = options or {}
-		local wrong = check("files.write", given, known)
-		if wrong then
-			error(wrong, 2)
-		end
-		local token = token_of(given.token)
+		options = given.options("files.write", options, known)
+		local token = token_of(options.token)
 		if natives.stub then
 			return write_simulated(path, text, token)
 		end
-		return write_real(path, text, token, given)
+		return write_real(path, text, token, options)
 	end
 
 	local function read(path)

@@ -2,7 +2,7 @@
 -- URLs of webhooks are secrets: errors and logs have only the host.
 
 local use = ...
-local check = use "options"
+local given = use "given"
 local lunarch = require "lunarch"
 
 local SENDMAIL <const> = "/usr/sbin/sendmail"
@@ -31,18 +31,6 @@ local of_syslog = {
 	tag = "text", socket = "text", timeout = "seconds",
 }
 
--- An error here gets the line of the script's call, which is the caller's caller.
-local function options_of(what, options, known)
-	if options ~= nil and type(options) ~= "table" then
-		error(("%s: the options are a table, found a %s"):format(what, type(options)), 3)
-	end
-	local wrong = check(what, options or {}, known)
-	if wrong then
-		error(wrong, 3)
-	end
-	return options or {}
-end
-
 -- ---- webhooks ----
 
 local function without_path(text)
@@ -51,13 +39,13 @@ local function without_path(text)
 	end))
 end
 
-local function post(fail, what, url, payload, given)
-	local options = { json = payload }
+local function post(fail, what, url, payload, options)
+	local request = { json = payload }
 	for name in pairs(of_http) do
-		options[name] = given[name]
+		request[name] = options[name]
 	end
-	options.retries = options.retries or 3
-	local r, err = lunarch.http.post(url, options)
+	request.retries = request.retries or 3
+	local r, err = lunarch.http.post(url, request)
 	if not r then
 		return fail(err.code, what .. ": " .. without_path(err.message))
 	elseif not r.ok then
@@ -166,26 +154,26 @@ local function put_header(lines, name, text)
 end
 
 -- The message and the arguments of sendmail.
-local function message(given)
+local function message(mail)
 	local envelope, lines = {}, {}
-	if not given.to or #given.to == 0 then
+	if not mail.to or #mail.to == 0 then
 		error("notify.mail: to whom? to = \"box@host\"", 0)
 	end
 	local from = os.getenv "USER" or os.getenv "LOGNAME" or "lunarch"
-	local shown, sender = address("from", given.from or from)
+	local shown, sender = address("from", mail.from or from)
 	lines[1] = "From: " .. shown
-	lines[2] = "To: " .. addresses("to", given.to, envelope)
-	if given.cc then
-		lines[3] = "Cc: " .. addresses("cc", given.cc, envelope)
+	lines[2] = "To: " .. addresses("to", mail.to, envelope)
+	if mail.cc then
+		lines[3] = "Cc: " .. addresses("cc", mail.cc, envelope)
 	end
-	put_header(lines, "Subject", given.subject or "(no subject)")
+	put_header(lines, "Subject", mail.subject or "(no subject)")
 	lines[#lines + 1] = "Date: " .. os.date "!%a, %d %b %Y %H:%M:%S +0000"
 	lines[#lines + 1] = ("Message-ID: <%d.%016x@%s>"):format(math.floor(lunarch.time.now()), math.random(0), sender:match "@(.+)$" or "lunarch")
 	lines[#lines + 1] = "Auto-Submitted: auto-generated" -- RFC 3834: asks for no automatic answers
-	for name, text in pairs(given.headers or {}) do
+	for name, text in pairs(mail.headers or {}) do
 		put_header(lines, name, text)
 	end
-	local encoding, body = body_of(given.body or "")
+	local encoding, body = body_of(mail.body or "")
 	lines[#lines + 1] = "MIME-Version: 1.0"
 	lines[#lines + 1] = "Content-Type: text/plain; charset=utf-8"
 	lines[#lines + 1] = "Content-Transfer-Encoding: " .. encoding
@@ -199,8 +187,8 @@ return function(natives)
 
 	function notify.webhook(url, payload, options)
 		check_url("notify.webhook", url)
-		local given = options_of("notify.webhook", options, of_http)
-		return post(fail, "notify.webhook", url, payload, given)
+		options = given.options("notify.webhook", options, of_http)
+		return post(fail, "notify.webhook", url, payload, options)
 	end
 
 	local slack_known = {}
@@ -215,12 +203,12 @@ return function(natives)
 		if type(text) ~= "string" then
 			error(("notify.slack: expected a text, found a %s"):format(type(text)), 2)
 		end
-		local given = options_of("notify.slack", options, slack_known)
+		options = given.options("notify.slack", options, slack_known)
 		local payload = { text = text }
 		for name in pairs(of_slack) do
-			payload[name] = given[name]
+			payload[name] = options[name]
 		end
-		return post(fail, "notify.slack", url, payload, given)
+		return post(fail, "notify.slack", url, payload, options)
 	end
 
 	-- nil and an error with the program's output if it has failed; else true.
@@ -235,33 +223,33 @@ return function(natives)
 	end
 
 	function notify.mail(mail)
-		local given = options_of("notify.mail", mail, of_mail)
-		local good, text, sender, envelope = pcall(message, given)
+		mail = given.options("notify.mail", mail, of_mail)
+		local good, text, sender, envelope = pcall(message, mail)
 		if not good then
 			error(text, 2)
 		end
-		local program = given.sendmail or SENDMAIL
+		local program = mail.sendmail or SENDMAIL
 		local argv = type(program) == "table" and table.move(program, 1, #program, 1, {}) or { program }
 		local name = argv[1]
 		-- -i: a line with only a dot is not the end
 		for _, argument in ipairs { "-i", "-f", sender, "--", table.unpack(envelope) } do
 			argv[#argv + 1] = argument
 		end
-		argv.stdin, argv.timeout = text, given.timeout or 60
+		argv.stdin, argv.timeout = text, mail.timeout or 60
 		return ended("notify.mail", name, lunarch.exec(argv))
 	end
 
 	function notify.syslog(text, options)
-		local given = options_of("notify.syslog", options, of_syslog)
+		options = given.options("notify.syslog", options, of_syslog)
 		if type(text) ~= "string" or text == "" then
 			error(("notify.syslog: expected a text, found %s"):format(text == "" and "an empty one" or "a " .. type(text)), 2)
 		end
 		local argv = { "logger", "--socket-errors=on", "--skip-empty", "--size", "8192",
-			"--priority", (given.facility or "daemon") .. "." .. (given.priority or "notice"), "--tag", given.tag or "lunarch" }
-		if given.socket then
-			table.move({ "--socket", given.socket }, 1, 2, #argv + 1, argv)
+			"--priority", (options.facility or "daemon") .. "." .. (options.priority or "notice"), "--tag", options.tag or "lunarch" }
+		if options.socket then
+			table.move({ "--socket", options.socket }, 1, 2, #argv + 1, argv)
 		end
-		argv.stdin, argv.timeout = text .. "\n", given.timeout or 5
+		argv.stdin, argv.timeout = text .. "\n", options.timeout or 5
 		return ended("notify.syslog", "logger", lunarch.exec(argv))
 	end
 

@@ -1,7 +1,7 @@
 -- lunarch.retry: calls a function again, with growing pauses, until it succeeds or its error cannot go away.
 
 local use = ...
-local check = use "options"
+local given = use "given"
 local lunarch = require "lunarch"
 
 local TRIES <const>, PAUSE <const>, PAUSE_MAX <const>, JITTER <const> = 5, 0.2, 30, 0.5
@@ -51,14 +51,14 @@ local function good(results)
 	return results.n == 0 or not not results[1]
 end
 
-local function attempt(f, given, try, left)
+local function attempt(f, options, try, left)
 	local function run()
 		if left then
 			return lunarch.tasks.with_timeout(left, f, try)
 		end
 		return f(try)
 	end
-	if not given.raised then
+	if not options.raised then
 		return table.pack(run())
 	end
 	local results = table.pack(pcall(run))
@@ -68,9 +68,9 @@ local function attempt(f, given, try, left)
 	return table.pack(nil, results[2])
 end
 
-local function pause_after(given, try)
-	local pause = math.min(given.pause_max or PAUSE_MAX, (given.pause or PAUSE) * 2.0 ^ (try - 1))
-	return pause * (1 - (given.jitter or JITTER) * math.random())
+local function pause_after(options, try)
+	local pause = math.min(options.pause_max or PAUSE_MAX, (options.pause or PAUSE) * 2.0 ^ (try - 1))
+	return pause * (1 - (options.jitter or JITTER) * math.random())
 end
 
 return function()
@@ -79,26 +79,20 @@ return function()
 	function retry.call(f, options)
 		if type(f) ~= "function" then
 			error(("retry.call: expected a function, found a %s"):format(type(f)), 2)
-		elseif options ~= nil and type(options) ~= "table" then
-			error("retry.call: the options are a table, as in { tries = 5 }", 2)
 		end
-		local given = options or {}
-		local wrong = check("retry.call", given, known)
-		if wrong then
-			error(wrong, 2)
-		end
+		options = given.options("retry.call", options, known)
 		local now = lunarch.time.monotonic
-		local deadline = given.timeout and now() + given.timeout
-		local tries = given.tries or (deadline and math.huge or TRIES)
+		local deadline = options.timeout and now() + options.timeout
+		local tries = options.tries or (deadline and math.huge or TRIES)
 		local try = 1
 		while true do
-			local results = attempt(f, given, try, deadline and math.max(0, deadline - now()))
-			local pause = pause_after(given, try)
-			if good(results) or try >= tries or (deadline and now() + pause >= deadline) or not worth_it(given.errors, results[2]) then
+			local results = attempt(f, options, try, deadline and math.max(0, deadline - now()))
+			local pause = pause_after(options, try)
+			if good(results) or try >= tries or (deadline and now() + pause >= deadline) or not worth_it(options.errors, results[2]) then
 				return table.unpack(results, 1, results.n)
 			end
-			if given.on_failure then
-				given.on_failure(results[2], try, pause)
+			if options.on_failure then
+				options.on_failure(results[2], try, pause)
 			end
 			lunarch.sleep(pause)
 			try = try + 1
