@@ -1,6 +1,6 @@
 /* Parses JSON from outside only if it has few enough values: three bytes ("{},") need more than 200 bytes of memory.
  * Not a parser: that is jansson.
- * Used by the locks that speak JSON over HTTP, for answers, watches, credentials. */
+ * Used by the room kube and its lock, by the locks in Lua, and by record.c. */
 #pragma once
 
 #include "base/err.h"

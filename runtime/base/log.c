@@ -242,7 +242,7 @@ struct log_line {
 	const struct log_about *about;
 	const char *event, *text, *fields;
 	int64_t wall_us;
-	bool nameless; /* without identity and election, for which there is no room */
+	bool nameless; /* the line leaves out identity and election, since it has no room for them */
 };
 
 static void add_time(struct buf *b, int64_t wall_us, const char *format, bool utc)

@@ -1,7 +1,8 @@
 /* Loadable modules: code that needs a library of its own (a lock backend, a script module) is in a shared object. It is
  * opened when it is first needed, so that a process does not load libraries that it does not use.
  * Not a plugin interface: program and modules are of one build, and a module of another build is refused.
- * Used by lock.c, the script's environment, the locks in etcd and Redis (TLS), service.c and `lunarch --version`. */
+ * Used by what opens a module (lock.c, script.c, service.c, and for TLS the locks in etcd and Redis, and lua_tcp.c), by
+ * each module, and by `lunarch --version`. */
 #pragma once
 
 #include "base/err.h"

@@ -1,8 +1,8 @@
 /* Room client: a lock for commands, which do not campaign: operations that block, and a terminal that is drawn on.
  *
  * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change. Not
- * an elector: what is written, and on what condition, is the caller's. Used by check, release, ctl and the
- * examination of a store (store_check.c). list, status, history and leader read locks in Lua
+ * an elector: what is written, and on what condition, is the caller's. Used by check, release,
+ * fence, cron, ctl and the room doctor. list, status, history and leader read locks in Lua
  * (runtime/script/api/lua_lock.c). */
 #pragma once
 

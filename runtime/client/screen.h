@@ -1,6 +1,6 @@
-/* A terminal on which something is drawn again and again in place: on its other screen, so that what stood there is
- * back at the end, however that comes. It reads no keys and changes no settings of the terminal. One at a time, since
- * signals are handled by it. Used by status --watch. */
+/* A terminal on which something is drawn again and again in place. It is drawn on the terminal's other screen, so what
+ * stood there before is back at the end, also when a signal ends the process. It reads no keys and changes no settings
+ * of the terminal. A process has one at most, since it handles signals. Used by status --watch. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,4 +18,4 @@ void screen_enter(void);               /* until screen_leave, or until a signal 
 void screen_measure(struct screen *s); /* before each drawing: the window may have another size by now */
 
 void screen_write(const char *text, size_t len);
-void screen_leave(void); /* it need not be entered */
+void screen_leave(void); /* does nothing if it was not entered */

@@ -1,6 +1,6 @@
-/* What commands have in common that change a record by hand, since its holder is dead for sure: the reason is kept, the
- * token must be named, and a holder that renews is not dead.
- * Not what they write. Used by release and fence. */
+/* What release and fence have in common, which change a record by hand when its holder is dead for sure: the reason is
+ * kept, the token must be named, and a holder that renews is not dead.
+ * Not what they write. Used by these two. */
 #pragma once
 
 #include "client/lock_client.h"

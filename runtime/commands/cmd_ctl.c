@@ -131,7 +131,7 @@ static void show_answer(const json_t *answer, bool as_json)
 	command_lines(stdout, text_of(answer, "message"));
 }
 
-/* foreign: it is another user's, whose name is said. */
+/* foreign: the elector is another user's, whose name is shown. */
 static void show_elector(const json_t *answer, const char *path, bool foreign)
 {
 	const char *script = text_of(answer, "script"), *command = text_of(answer, "command");

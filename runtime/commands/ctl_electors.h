@@ -1,5 +1,5 @@
 /* The electors that run on this machine, of this user, or, for root, of every user: which there are, which one is
- * meant, and how it is asked. Not what their answers mean. Used by ctl. */
+ * meant, and how it is asked. Not what their answers mean. Used by ctl, by `cron run`, and by the completion. */
 #pragma once
 
 #include "config/options.h"

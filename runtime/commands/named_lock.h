@@ -1,6 +1,6 @@
 /* Which lock a command means: --lock URL, or the lock that `run` takes for a script.
  * Not an open lock, and nothing is read from one: that is lock_client.h.
- * Used by status, leader and release. */
+ * Used by the commands that read a lock in Lua, by release and by fence. */
 #pragma once
 
 #include "config/options.h"

@@ -1,6 +1,6 @@
 /* What a script says about its elections: a worker of its own loads it, and ends before any hook runs.
  * Not a run: no lock is opened, no hook is called.
- * Used by check. */
+ * Used by check, by cron, and where a command means the lock of a script (named_lock.h). */
 #pragma once
 
 #include "config/election_settings.h"

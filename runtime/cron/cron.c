@@ -24,7 +24,7 @@ struct cron_field {
 	const char *name;
 	int min, max;
 	int hash_max;             /* the largest value of H: every month has 28 days */
-	const char *const *names; /* the names of min, min + 1 ... */
+	const char *const *names; /* names[0] means min; NULL: the field has numbers alone */
 };
 
 static const char *const months[] = { "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL",

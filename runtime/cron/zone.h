@@ -1,6 +1,7 @@
 /* A time zone: which offset from UTC holds when, from the system's zone files (tzfile(5), RFC 8536) or a POSIX TZ text.
  * Not the C library's zone: a process has only one, and it comes from the environment, which the script may change. No
- * leap seconds. Used by cron.c. Times are seconds since 1970 (UTC); local times are counted as if they were UTC. */
+ * leap seconds. Used by cron.c and lua_cron.c. Times are seconds since 1970 (UTC); local times are counted as if they
+ * were UTC. */
 #pragma once
 
 #include "base/err.h"

@@ -1,6 +1,7 @@
 /* Makes things go wrong between elector, driver and store, when it is asked to: it sits between the two ends of a
  * driver's socket (a tap, driver_link.h), and passes on all that they say but for the fault that was asked for. Not
- * for elections: only the whole examination of a lock file (doctor --full) has one. Used by store_full.c. */
+ * for elections: only the whole examination of a lock file (doctor --full) has one. Used by the cases of
+ * store_full_*.c. */
 #pragma once
 
 #include "locks/lock.h"
@@ -23,14 +24,15 @@ enum driver_fault {
 struct driver_faults *driver_faults_new(struct ev_loop *loop, struct lock_env *env);
 void driver_faults_free(struct driver_faults *f); /* NULL: nothing */
 
-/* The next operation has this fault, once, instead of one that was asked for before. Here and below, false: no driver was ever started, so this
- * is no lock in Lua. */
+/* The next operation has this fault, once, instead of one that was asked for before. Here and below, false: no driver
+ * was ever started, so this is no lock in Lua. */
 bool driver_fault_next(struct driver_faults *f, enum driver_fault fault, int n);
 
 /* The next write is of this text, whatever it is, in place of its record; it makes no doubt, and waits for none. */
 bool driver_fault_raw(struct driver_faults *f, const char *text, size_t len);
 
-/* Whether the last DRIVER_FAULT_STORE_* came about: so many requests were sent by its operation that the nth was among them. */
+/* Whether the last DRIVER_FAULT_STORE_* came about: so many requests were sent by its operation that the nth was among
+ * them. */
 bool driver_fault_met(const struct driver_faults *f);
 
 /* Sends the signal to the driver, as it runs now: SIGKILL, SIGSTOP, SIGCONT. false: none runs. */

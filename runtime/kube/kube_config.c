@@ -270,7 +270,7 @@ static int take_flag(const struct kube_config_entry *e, const char *key, bool *o
 	return 0;
 }
 
-/* key-data beats key. */
+/* As kubectl does: what the file itself has (key-data) counts, not the file that it names (key). */
 static int take_pem(const struct kube_config_entry *e, const char *key, char **file, char **pem, struct err *err)
 {
 	char data[64];
@@ -545,7 +545,7 @@ static int take_named(const json_t *all, const struct kube_config_entry *context
 	    (user && take_user(&u, c, err) < 0) || describe_cluster(&e, json_object_get(u.value, "exec"), c, err) < 0)
 		goto out;
 	if (strncmp(c->server, "http://", 7) == 0)
-		drop_secrets(c); /* as client-go: not over a line that all can read */
+		drop_secrets(c); /* as client-go does: without TLS others could read them */
 	done = 0;
 out:
 	free(cluster);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define SOONEST 7                   /* times P is halved before the first poll after LEASE_EV_SOON */
+#define SOONEST 7                   /* the first poll after LEASE_EV_SOON comes after P, halved so many times */
 #define SLOWEST (60 * NSEC_PER_SEC) /* the longest pause between tries that are refused */
 
 const char *lease_reason_name(enum lease_reason r)

@@ -49,8 +49,8 @@ static nsec slack(const struct next_machine *s)
 	return s->options.retry < s->options.lease / 4 ? s->options.retry : s->options.lease / 4;
 }
 
-/* Whoever asked for the hand-over waits. An answer comes in milliseconds where the store tells of changes, else when the
- * candidate polls. So the leader looks soon, then ever later, up to P. */
+/* Whoever asked for the hand-over waits. An answer comes in milliseconds where the store tells of changes, else when
+ * the candidate polls. So the leader looks soon, then ever later, up to P. */
 static void look_for_answer(struct next_machine *s, struct instant now)
 {
 	nsec pause = s->options.retry >> (s->wanted.looks < SOONEST ? SOONEST - s->wanted.looks : 0);
@@ -228,7 +228,7 @@ static void next_on_role(struct next_machine *s, const struct next_event *e, str
 		drop_wanted(s, a);
 	}
 	s->wanted.request = 0;
-	s->heard = s->heard || s->role == NEXT_LEADER; /* the term that comes next begins after ours */
+	s->heard = s->heard || s->role == NEXT_LEADER; /* of our own term, at least: the next one begins after it */
 	stop_being_next(s, e->role == NEXT_LEADER, a);
 	if (s->role == NEXT_LEADER || e->role == NEXT_LEADER) {
 		s->seen = (struct next_sight){ .kind = NEXT_UNKNOWN };

@@ -1,6 +1,6 @@
 /* The times of a record: microseconds since 1970 by a wall clock, as text.
  * Not the clock of leases (clock.h): these times are for people, and decide nothing.
- * Used by record.c, by past.c, and by what writes times as JSON (events.c, status.c, script_jobs.c). */
+ * Used by record.c, by past.c, and by what writes times as JSON (events.c, status.c, script_jobs.c), and by fence.c. */
 #pragma once
 
 #include <stddef.h>

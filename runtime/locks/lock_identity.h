@@ -1,7 +1,7 @@
 /* Which store answers, by the name that it gives itself (etcd: the cluster's id). What is behind an address may become
  * another store while a process runs: a member that was started anew, a name that moved, a backup that was restored.
  * Not a proof: who has just begun takes the first name that it hears. Used by the locks, through their server
- * (lock_server.h), and by the elector. */
+ * (lock_server.h), by the elector, and by the commands that write. */
 #pragma once
 
 #include "locks/lock.h"

@@ -1,6 +1,7 @@
 /* One connection to the one of several servers that serves: brought up when somebody wants it, shared by many locks.
  * Not a protocol, which is the backend's, and no lock: it repeats nothing, and knows no record.
- * Used by the backends whose connection this process drives itself: Redis, PostgreSQL, ZooKeeper. */
+ * Used by the backends whose connection this process drives itself: etcd, Redis, PostgreSQL,
+ * ZooKeeper, and the socket to a driver. */
 #pragma once
 
 #include "locks/lock_pipeline.h"
@@ -76,7 +77,7 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	bool resting; /* until */
 	struct instant until;
 	enum lock_outcome outcome; /* how the last connection or attempt ended */
-	struct err why;            /* why it ended */
+	struct err why;            /* why it ended, in words */
 	int busy;                  /* so many callbacks are running */
 	bool dead;                 /* the link is freed, and its memory goes when the callbacks have returned */
 };

@@ -125,7 +125,7 @@ void lock_op_sent(struct lock_op *op)
 	struct instant now = clock_now();
 
 	if (!op->sent)
-		op->sent_at = now; /* of the first try: a term is counted from there */
+		op->sent_at = now; /* the first try counts: a term is counted from when it was sent */
 	op->sent = true;
 	if (op->writing && op->doubt)
 		lock_failover_sends(op->doubt, op->leads, op->lease, now);

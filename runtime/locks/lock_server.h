@@ -1,5 +1,5 @@
-/* What the locks of one process share that are in the same place: one object for each place and user, with its
- * connections, counted by its users; and who of them waits for notices.
+/* What those locks of one process share that are in the same place: one object for each place and user, with its
+ * connections and the count of its users; and which of them wait for notices.
  * Not a connection: that is a link (lock_link.h). Used by the backends of networked stores. */
 #pragma once
 

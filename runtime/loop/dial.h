@@ -1,6 +1,6 @@
 /* A TCP connection to a host: looked up, each of its addresses tried in turn, all without blocking the loop.
  * Not a pool: the socket belongs to the caller. It does not try again.
- * Used by lock backends whose client libraries would block while they connect. */
+ * Used by lock backends whose client libraries would block while they connect, and by lunarch.tcp. */
 #pragma once
 
 #include "base/clock.h"

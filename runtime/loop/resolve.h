@@ -1,6 +1,6 @@
 /* Looks host names up on a thread, with a deadline.
  * Not a cache and not a DNS client: it calls getaddrinfo(3), so /etc/hosts, nsswitch.conf and resolv.conf count as
- * for other programs. Used by dial.c and pg_login.c; libcurl has a resolver of its own. */
+ * for other programs. Used by dial.c, pg_login.c and zk_link.c; libcurl has a resolver of its own. */
 #pragma once
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* What the functions have in common that a script calls: how they fail, how they read an argument, and tasks.
+/* What all functions have in common that a script calls: how they fail, how they read an argument, and tasks.
  * Not the other groups of functions (script/api), which the script gets by script_spec.natives.
  * Used by the files of script and of the rooms above it. The functions are [-0, +0, m] if they do not say otherwise. */
 #pragma once
@@ -39,7 +39,8 @@ double bind_number(lua_State *L, int table, const char *field, double preset);
 bool bind_flag(lua_State *L, int table, const char *field);
 
 /* The texts of the list in that field, NULL-terminated, in a userdata that is pushed: they live as long as the list and
- * the userdata do. NULL, with a value pushed all the same: there is no list. Raises if it has anything else. [-0, +1, v] */
+ * the userdata do. NULL, with a value pushed all the same: there is no list. Raises if it has anything else. [-0, +1,
+ * v] */
 char **bind_texts(lua_State *L, int table, const char *field);
 
 /* Sets a field of the table at the top of the stack. text NULL: nil. [-0, +0, m] */

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #define READ_BYTES 65536
-#define READS_AFTER_END 16 /* reads more than a pipe holds, but ends even if a grandchild goes on writing */
+#define READS_AFTER_END 16 /* enough for what a full pipe holds; bounded, since a grandchild may go on writing */
 #define KILL_AGAIN 0.2     /* seconds; who holds its output may have started another meanwhile */
-#define KILLS 20           /* then its output is closed, whoever holds it */
+#define KILLS 20           /* after so many, its output is closed even if somebody still has it open */
 
 /* A collected output: what was read and has not been taken. */
 struct stream {
@@ -220,8 +220,8 @@ bool child_line(struct child *c, int output, struct child_line *line)
 
 /* ---- stopping ---- */
 
-/* Sends it to its group; and to all that hold its output, if these count as parts of it. They are below the guard, which is our
- * parent and a subreaper. */
+/* Sends it to its group; and to all that hold its output, if these count as parts of it. They are below the guard,
+ * which is our parent and a subreaper. */
 static void child_send(const struct child *c, int signal)
 {
 	kill(-c->pid, signal);
@@ -380,7 +380,7 @@ static void watch_output(struct child *c, int i, int fd, bool hold)
 	s->text = &c->end.output[i];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	if (fd >= 0 && c->until_closed && readlink(path, s->pipe, sizeof s->pipe - 1) < 0)
-		*s->pipe = '\0'; /* no /proc: its group alone is known */
+		*s->pipe = '\0'; /* no /proc: who else holds the pipe cannot be found out */
 	s->holds = hold;
 	ev_io_init(&s->readable, stream_on_readable, fd, EV_READ);
 	s->readable.data = c;

@@ -1,7 +1,8 @@
 /* The variables that a term's processes find in their environment: which term started them, and its token; or which
  * on_next did.
  * Not configuration: Lunarch reads them only to find the processes that a term or an on_next has left.
- * Used by the scheduler before each task runs, so that os.execute, io.popen and os.getenv see the right term, too. */
+ * Used by the scheduler (and by `lunarch test`) before each task runs, so that os.execute, io.popen and os.getenv see
+ * the right term, too. */
 #pragma once
 
 #include <stddef.h>
@@ -29,8 +30,8 @@ struct environment {
 	char *text; /* the memory of the marker's entries */
 };
 
-/* Replaces environ, until environment_fini. The entries that the process was started with are borrowed: they live as long
- * as the process. */
+/* Replaces environ, until environment_fini. The entries that the process was started with are borrowed: they live as
+ * long as the process. */
 void environment_init(struct environment *e);
 void environment_fini(struct environment *e);
 

@@ -16,9 +16,9 @@ bool term_request(struct election *e, struct wire *w); /* WIRE_REQUEST */
 /* Adds to the table at the top of the stack: checkpoint(term) and save(term, ...), as in checkpoint.h. [-0, +0, m] */
 void term_bind_checkpoint(lua_State *L);
 
-/* The same: on_request(term, f). From then on f(job, wait, uid) is called as a task of the term for each request; it
- * returns whether the job was begun, a text, and an exit status. Without it a request is refused. term nil: for those
- * outside any term, as a task of the election. [-0, +0, m] */
+/* Adds to that table: on_request(term, f). From then on f(job, wait, uid) is called as a task of the term for each
+ * request; it returns whether the job was begun, a text, and an exit status. Without it a request is refused. term nil:
+ * for requests outside any term, as a task of the election. [-0, +0, m] */
 struct script;
 void term_bind_requests(lua_State *L, struct script *s);
 

@@ -1,6 +1,6 @@
 /* Which Service is kept at the leader's address, as `--service [NAMESPACE/]NAME[:PORT]` says it, and that address.
  * Not whether there is such a Service: the store knows (service_store.h).
- * Used by the commands run, exec and check, and by service.c. */
+ * Used by candidate.c, and by the rooms service and kube. */
 #pragma once
 
 #include "base/err.h"

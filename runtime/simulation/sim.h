@@ -123,8 +123,8 @@ struct sim {
 	uint32_t count;
 	struct sim_election *elections;
 	uint32_t election_count;
-	struct sim_node *current;             /* whose code runs; NULL */
-	struct waiting_fault *waiting_faults; /* until nobody's code runs */
+	struct sim_node *current;             /* whose code runs; NULL: nobody's */
+	struct waiting_fault *waiting_faults; /* they happen when no node's code runs */
 	struct sim_handover handover;
 	char *const *environment;
 	bool failed;
@@ -132,8 +132,8 @@ struct sim {
 };
 
 /* sim.c, for testing.c: what a test may do to it, and ask. One simulation at a time, since it takes over the process'
- * clock and log. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err, where there is one.
- * url: what sim_election_url has returned. */
+ * clock and log. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err, where there is
+ * one. url: what sim_election_url has returned. */
 struct sim *sim_open(const struct testing_setup *setup, struct err *err);
 void sim_close(struct sim *s);
 int sim_run(struct sim *s, double until, bool one, struct err *err); /* one: the next event alone, if it is not later */
@@ -151,8 +151,8 @@ const char *sim_next(const struct sim *s, const char *url);            /* as sim
 int sim_hand_over(struct sim *s, const char *url, const char *to, double timeout, struct err *err);
 const char *sim_not_handed_over(const struct sim *s); /* why that does not happen; NULL: nothing says so */
 
-/* The sum of this metric of the scripts' own over all nodes, or of one; labels as in its name on /metrics. false: nobody
- * has set it. */
+/* The sum of this metric of the scripts' own over all nodes, or of one; labels as in its name on /metrics. false:
+ * nobody has set it. */
 bool sim_metric(const struct sim *s, const char *name, const char *labels, const char *node, double *value);
 char *sim_record(const struct sim *s, const char *url);                     /* JSON; the caller frees. NULL: absent */
 bool sim_edit_checkpoint(struct sim *s, const char *url, const char *json); /* false: there is no record */

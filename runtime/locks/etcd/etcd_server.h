@@ -1,6 +1,6 @@
 /* Room locks/etcd: a record in a key of etcd.
  *
- * What the etcd locks of a process share that are at the same endpoints with the same user: a connection, the user's
+ * What those etcd locks of a process share that have the same endpoints and the same user: a connection, the user's
  * token, the stream of notices, and whose call is next. Not etcd's lease, lock or election services, which elect dead
  * candidates (etcd's issue 19597): only transactions and watches. Not a lock: it knows of no record. Used by the etcd
  * lock. */

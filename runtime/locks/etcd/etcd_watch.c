@@ -221,7 +221,7 @@ static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 		return false;
 	}
 	if (w && told->created && told->header)
-		watch_add_news(w, told->header->revision, NULL); /* what happened before is not told */
+		watch_add_news(w, told->header->revision, NULL); /* etcd does not tell of earlier changes */
 	return !w || watch_take_events(w, told);
 }
 

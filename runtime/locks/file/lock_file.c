@@ -43,7 +43,7 @@ struct file_lock {
 	char *path;
 	char *marker;  /* ?must_exist=; NULL: none */
 	char *spelt;   /* see file_op_keep_out; NULL: no options, or none that could be a part of a name */
-	bool kept_out; /* the directory `spelt` is made already */
+	bool kept_out; /* the directory `spelt` was made */
 	bool unclean;  /* what was to remove dead processes' files from the directory has not been done */
 	bool shared;   /* ?shared=link */
 	/* What may be done on the loop, by the kind of file system: in memory all; on disk reads alone, since a record is
@@ -474,8 +474,8 @@ fail:
 	return NULL;
 }
 
-/* "file:DIR/.NAME.next?OPTIONS": hidden, as all else that is beside a record. Not made from the URL that was given, which may
- * name a link, or be relative. */
+/* "file:DIR/.NAME.next?OPTIONS": hidden, as all else that is beside a record. Not made from the URL that was given,
+ * which may name a link, or be relative. */
 static char *file_next_url(const struct lock *base, const char *)
 {
 	const struct file_lock *l = (const struct file_lock *)base;

@@ -100,7 +100,7 @@ static void driver_lock_on_ready(struct lock_call *c)
 		return;
 	}
 	uint64_t id = driver_link_id(link);
-	lock_op_sent(&u->op); /* before its flags are taken: it tells what doubt it is about */
+	lock_op_sent(&u->op); /* before put_question, which sends what this notes of a doubt */
 	put_question(&m, u, id);
 	if (!driver_link_ask(link, c, id, &m))
 		lock_op_fail_soon(&u->op, u->op.writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID,

@@ -1,8 +1,9 @@
 /* Room locks/postgres: a record in a row of PostgreSQL.
  *
  * A PostgreSQL server, as the locks of a process with the same URI share it: its links, its notices, and writes that
- * change nothing, sent ahead of the first real ones of a session: the server looks up and plans a session's first
- * writes for milliseconds, and no handover is to wait for that. Not a link (pg_link.h). Used by the PostgreSQL lock. */
+ * change nothing. Those are sent before the first real ones of a session, since the server looks up and plans a
+ * session's first writes for milliseconds, and no hand-over is to wait for that. Not a link (pg_link.h). Used by the
+ * PostgreSQL lock. */
 #pragma once
 
 #include "locks/lock_server.h"

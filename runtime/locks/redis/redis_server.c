@@ -32,11 +32,11 @@ struct redis_host {
 	struct instant asked_at; /* when the question was asked that is under way */
 	bool asked;              /* it is: `call` is at the link */
 	unsigned round;          /* of the inquiry in which it was sent: an answer to an earlier one is too old */
-	bool open;               /* it has not answered in this inquiry */
+	bool open;               /* its answer in this inquiry is still to come */
 
 	/* What it has said in this inquiry: */
 	uint64_t said; /* the number of the connection on which it said that it is a primary, plus one; 0: it did not */
-	bool cluster;  /* of which it is one of many primaries */
+	bool cluster;  /* it is one of many primaries of a cluster */
 	char run_id[48];
 
 	/* Of a Sentinel: */
@@ -112,9 +112,9 @@ static int64_t sentinels_count(const struct redis_server *s, const struct redis_
 	return all;
 }
 
-/* The first of more than half of them that name the same server by the same choice; NULL: there is no such majority. Two
- * majorities have one Sentinel in common. That one may name an earlier primary again, but by a later choice: so whoever
- * was told of a later choice was told so after everybody who was told of the earlier one. */
+/* The first of more than half of them that name the same server by the same choice; NULL: there is no such majority.
+ * Two majorities have one Sentinel in common. That one may name an earlier primary again, but by a later choice: so
+ * whoever was told of a later choice was told so after everybody who was told of the earlier one. */
 static const struct redis_host *sentinels_choose(const struct redis_server *s)
 {
 	for (const struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++) {
@@ -387,8 +387,8 @@ static bool server_follow(struct redis_server *s)
 	return true;
 }
 
-/* A connection of the server in use stays, though it is silent: what waits there has its own deadlines. Where a majority of
- * Sentinels has answered, the others may take their time, until they are asked anew. */
+/* A connection of the server in use stays, though it is silent: what waits there has its own deadlines. Where a
+ * majority of Sentinels has answered, the others may take their time, until they are asked anew. */
 static void server_stop_asking(struct redis_server *s, bool early)
 {
 	for (struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++) {

@@ -1,6 +1,6 @@
 /* Room locks/redis: a record in a string of Redis, its token in a hash beside it.
  *
- * What the Redis locks of a process share that are in the same place: a connection to each host, one for notices, and
+ * What those Redis locks of a process share that are in the same place: a connection to each host, one for notices, and
  * the question which of several hosts is the primary. Not a lock: it knows of no record. Used by the Redis lock. */
 #pragma once
 

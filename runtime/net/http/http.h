@@ -2,8 +2,8 @@
  *
  * An HTTP client on the loop: many requests at once, each with a deadline, each ending exactly once.
  * Not a browser: it never tries again, keeps no cookies, reads no .netrc, and follows redirects only when told to. It
- * logs nothing, and no error text has a header or a URL's password in it. Used by the locks that speak HTTP (etcd,
- * kube) and by the script module `http`. Only http*.c know libcurl. */
+ * logs nothing, and no error text has a header or a URL's password in it. Used by the room kube, by
+ * the lock in Kubernetes and by the script module `http`. Only http*.c know libcurl. */
 #pragma once
 
 #include "base/clock.h"

@@ -63,7 +63,8 @@ static int ask_receive(int fd, struct buf *answer, struct instant by, struct err
 		ssize_t n = recv(fd, bytes, sizeof bytes, 0);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
-		if (n < 0 && !(errno == ECONNRESET && answer->len)) /* it refused before it had read the request */
+		/* Reset behind an answer: the server has refused without reading the whole request. */
+		if (n < 0 && !(errno == ECONNRESET && answer->len))
 			return err_sys(err, "no answer");
 		if (n <= 0)
 			return 0;

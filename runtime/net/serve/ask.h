@@ -1,6 +1,6 @@
 /* One question to an HTTP server at a Unix socket of this machine, and its answer.
  * Not a client of HTTP for anything else: the server is one of ours (server.h). It blocks.
- * Used by ctl. */
+ * Used by ctl and by the completion. */
 #pragma once
 
 #include "base/buf.h"

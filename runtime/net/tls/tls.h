@@ -3,7 +3,7 @@
  * The client's side of one TLS connection: received bytes go in, plain text comes out, and the other way round.
  * No socket, no clock, no retry: whoever has the connection carries the bytes and limits the time. It is the module
  * `tls` (base/module.h), so that a process loads OpenSSL only if it uses it: module_open("tls", &err)->tls. Used by the
- * locks in etcd and Redis. */
+ * locks in etcd and Redis, and by lunarch.tcp. */
 #pragma once
 
 #include "base/buf.h"

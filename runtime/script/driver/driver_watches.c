@@ -156,7 +156,7 @@ void driver_watches_want(struct driver *d, const char *key, bool on)
 		watch_want(d, key);
 		return;
 	}
-	w->wanted = true; /* if its task is being stopped, another one follows */
+	w->wanted = true; /* if its task is being stopped, the end of that starts another */
 	if (w->yes || (!w->task && w->why))
 		say_watching(w);
 }
