@@ -15,6 +15,7 @@ from tests.lib.vm import Archive, modules, play
 
 UNPACKED = os.path.join(CACHE, "kernel-amd64")
 LIMIT = int(os.environ.get("KERNEL_LIMIT", "3600"))  # seconds; a machine that hangs is a failure
+SLOWNESS = "4"  # tests/lib/processes.py
 MODULES = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "veth"]
 MACHINE = "qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 4096 -serial stdio".split()
 INIT = """#!/bin/busybox sh
@@ -39,7 +40,7 @@ export {environment}
 echo "$(uname -r): cgroups of version 2: $(cat /sys/fs/cgroup/cgroup.controllers)"
 for p in {programs}; do
   echo "@ $p"
-  timeout -k 10 900 $p 2>/dev/shm/errors </dev/null
+  timeout -k 10 1800 $p 2>/dev/shm/errors </dev/null
   status=$?
   [ $status = 0 ] || sed 's/^/# /' /dev/shm/errors
   echo "@ status $status"
@@ -51,7 +52,9 @@ sleep 60
 
 def boot_image(home: str, version: str, programs: list[str]) -> str:
     kept = {k: os.environ[k] for k in ("PATH", "HOME", "LANG", "XDG_CACHE_HOME") if k in os.environ}
-    environment = " ".join(f"{k}={shlex.quote(v)}" for k, v in (kept | {"PYTHONPATH": "."}).items())
+    environment = " ".join(
+        f"{k}={shlex.quote(v)}" for k, v in (kept | {"PYTHONPATH": ".", "SLOWNESS": SLOWNESS}).items()
+    )
     command = COMMAND.format(root=shlex.quote(ROOT), environment=environment, programs=shlex.join(programs))
     order = modules(UNPACKED, version, MODULES)
     it = Archive(home + "/initrd")

@@ -5,6 +5,7 @@ Not what they compete for: stores.py and servers.py start that. Used by all test
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,8 +15,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from tests.lib.processes import LUNARCH, PATIENCE, children, runs_lock_file, wait_for
+from tests.lib.processes import LUNARCH, PATIENCE, SLOWNESS, children, runs_lock_file, wait_for
 from tests.lib.tap import note
+
+
+def slowed(time_: str) -> str:
+    """A time with its unit, as long as it has to be on this machine."""
+    return time_ if SLOWNESS == 1 else re.sub(r"^[\d.]+", lambda number: f"{float(number[0]) * SLOWNESS:g}", time_)
 
 
 def timing(lease: str, **others: str) -> list[str]:
@@ -27,7 +33,8 @@ def timing(lease: str, **others: str) -> list[str]:
         "kill": "--kill-allowance",
         "drift": "--drift-allowance",
     }
-    return ["--lease-duration", lease, *(part for key, value in others.items() for part in (names[key], value))]
+    times = {"--lease-duration": lease} | {names[key]: value for key, value in others.items()}
+    return [part for option, value in times.items() for part in (option, slowed(value))]
 
 
 # A machine that stands still for less than the renew deadline, as one may that is shared, costs nobody the lease: 5 s.

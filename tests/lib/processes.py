@@ -18,7 +18,10 @@ from typing import IO, AnyStr, TypeVar
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests")
-PATIENCE = 60.0  # seconds; generous on purpose
+# How many times as long all takes here as on the machine of the check; a machine that is emulated says so (kernel.py).
+# An election's times (candidates.py) and what a test waits for at most are so many times as long, and nothing else is.
+SLOWNESS = float(os.environ.get("SLOWNESS", "1"))
+PATIENCE = 60.0 * SLOWNESS  # seconds; generous on purpose
 
 # Under nohup(1), or in a shell script's background, these are ignored, and lunarch would go on ignoring them. A program
 # that is started gets the default for a signal that has a handler here.

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
-from tests.lib.candidates import Candidate, stop_everyone
-from tests.lib.processes import alive, moment, scratch, wait_for
+from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.processes import PATIENCE, SLOWNESS, alive, moment, scratch, wait_for
 from tests.lib.tap import at_once, done, note, ok, same
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -107,7 +107,7 @@ def guard_stopped(lease_ms: int) -> float:
         f'mount --bind "{s.home}" "{s.home}" && exec "$@"',
         "sh",
     ]
-    a = s.candidate("sleep", options=["--lease-duration", f"{lease_ms}ms"], prefix=apart)
+    a = s.candidate("sleep", options=timing(f"{lease_ms}ms"), prefix=apart)
     wait_for(lambda: a.said("leading") and s.acts() and s.actors())
     try:
         freeze(a.guard())
@@ -115,11 +115,11 @@ def guard_stopped(lease_ms: int) -> float:
         note(e)
     enter = ["nsenter", "--target", str(a.pid), *(["--user", "--preserve-credentials"] if MAPPED else []), "--mount"]
     subprocess.run([*enter, "mount", "-o", "remount,bind,ro", s.home], check=True, cwd="/")
-    killed = a.wait("guard_killed", patience=30) and wait_for(lambda: not s.actors())
+    killed = a.wait("guard_killed", patience=PATIENCE) and wait_for(lambda: not s.actors())
     a.kill(signal.SIGKILL)
     a.leave()
     with open(s.lock) as f:
-        end = moment(json.load(f)["renewTime"]) + lease_ms / 1000
+        end = moment(json.load(f)["renewTime"]) + SLOWNESS * lease_ms / 1000
     return 1000 * (end - s.acts()[-1][0] / 1e9) if killed else -math.inf
 
 

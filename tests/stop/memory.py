@@ -2,6 +2,7 @@
 """A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector
 is stopped, so that the guard alone is left to kill the tree when the lease ends."""
 
+import glob
 import os
 import signal
 import sys
@@ -12,10 +13,14 @@ from tests.lib.processes import alive, scratch, wait_for
 from tests.lib.tap import done, note, ok, skip
 
 LIMIT = 96 << 20
+# Half of it before it says that it is up, so that little is left to do before the lease ends.
 HOG = """
-import signal, sys
+import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-held = []
+held = [bytearray(1 << 18) for _ in range(96)]
+open(f"{sys.argv[1]}/up-{os.getpid()}", "w").close()
+while not os.path.exists(f"{sys.argv[1]}/go"):
+    time.sleep(0.01)
 while True:
     held.append(bytearray(1 << 18))
 """
@@ -46,7 +51,9 @@ def kills(group: Cgroup, directory: str) -> None:
     )
     ok(a.wait("print", "leading"), "full memory: a candidate leads")
     worker = a.worker()
+    wait_for(lambda: len(glob.glob(directory + "/up-*")) == 2)
     a.kill(signal.SIGSTOP)
+    open(directory + "/go", "w").close()
     ok(wait_for(group.is_full), "full memory: its tree takes all there is")
     gone = wait_for(lambda: not [p for p in group.pids() if p != a.pid])
     ok(gone and not alive(worker), "full memory: the guard kills everything all the same")
