@@ -323,7 +323,7 @@ $(ETCD_VERSIONS:%=etcd-%-server): etcd-%-server: go-deps
 
 bench: ## figures, beside those of other programs
 	@scripts/deps.sh bench
-	@$(MAKE) all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store $(BUILD)/bench/floor_kube
+	@$(MAKE) all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store $(BUILD)/bench/floor_kube $(BUILD)/bench/floor_http
 	@tests/bench/bench.py $(BENCH)
 
 bench-kube: kube-server ## the rows of make bench that need a Kubernetes API server
@@ -332,7 +332,7 @@ bench-kube: kube-server ## the rows of make bench that need a Kubernetes API ser
 
 # With shared libraries, as programs commonly have them.
 $(BUILD)/bench/floor_store: STORE_LIBS = -lpq -lzookeeper_st -lnghttp2
-$(BUILD)/bench/floor_kube: STORE_LIBS = -lcurl
+$(BUILD)/bench/floor_kube $(BUILD)/bench/floor_http: STORE_LIBS = -lcurl
 $(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(call room,net/grpc) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)

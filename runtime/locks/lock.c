@@ -254,10 +254,9 @@ void lock_prepare(const char *url)
 	size_t len = scheme_len(url);
 	const struct lock_backend *b = len ? find_backend(url, len) : NULL;
 	struct err err;
-	const struct module *m = b && b->module ? module_open(b->module, &err) : NULL;
 
-	if (m && m->prepare)
-		m->prepare();
+	if (b && b->module)
+		module_open(b->module, &err);
 }
 
 char *lock_url_beside(const struct lock *l, const char *url, const char *more)

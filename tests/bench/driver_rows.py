@@ -3,7 +3,8 @@ Google Cloud Storage and Azure by their stand-ins, of which the runtime's part o
 come as packages of Python and Node, as Go modules (make s3-servers consul-server dynamodb-servers gcs-server
 nats-server azurite) and from Debian; one that is not there has a line that says so.
 
-A floor is a read and a write of the store, by Python."""
+A floor is a read and a write of the store, by Python; of the driver's memory, a C program that sends one request by
+libcurl."""
 
 import http.client
 import os
@@ -19,7 +20,20 @@ from tests.bench import store_rows
 from tests.lib import stores
 from tests.lib.candidates import Candidate
 from tests.lib.processes import LUNARCH, children, runs_lock_file
-from tests.bench.rows import HELLO, QUICK, RUNS, Runner, family, handovers, pss, row, standby_of, start_times
+from tests.bench.rows import (
+    HELLO,
+    QUICK,
+    RUNS,
+    Runner,
+    built,
+    family,
+    first_line,
+    handovers,
+    pss,
+    row,
+    standby_of,
+    start_times,
+)
 
 POKED = {next_rows.WITH: "from SIGTERM", next_rows.CTL: "from its beginning"}
 WINDOW = 20 if QUICK else 60  # seconds in which requests are counted
@@ -98,6 +112,18 @@ def memory(url: Any) -> Any:
     return whole, driver
 
 
+def http_floor(port: int) -> list[float]:
+    """The memory of floor_http, in MB."""
+    values = []
+    for _ in range(5 if QUICK else 10):
+        p = first_line([built("floor_http"), f"http://127.0.0.1:{port}/"])[1]
+        values.append(pss([p.pid]))
+        p.kill()
+        p.wait()
+        p.stdout.close()
+    return values
+
+
 def requests_a_minute(url: Any, seen: Any) -> Any:
     """Of a leader alone, and of a leader and a standby; with the default times."""
     leader = Runner(url("r"))
@@ -116,15 +142,15 @@ def requests_a_minute(url: Any, seen: Any) -> Any:
     return alone * 60 / WINDOW, (both - alone) * 60 / WINDOW
 
 
-def lua_rows(name: str, url: Any, counted: Any, seen: Any, floor: Any = None) -> None:
-    """url, counted: of a key, and of a key through `seen`, which counts requests."""
+def lua_rows(name: str, url: Any, counted: Any, seen: Any, floor: Any = None, http: int = 0) -> None:
+    """url, counted: of a key, and of a key through `seen`, which counts requests. http: the port, if it speaks that."""
     started = start_times([LUNARCH, "run", "--lock", url("s{i}").replace("%7Bi%7D", "{i}"), "-e", HELLO], True)
     row(f"{name}: start to on_leading, free lock", None, started, "ms", floor)
     given = handovers(url("h"), lambda c: c.kill(signal.SIGTERM), store_rows.SETTLE)
     row(f"{name}: SIGTERM to the leader until the next on_leading", None, given, "ms", floor)
     whole, driver = memory(url)
     row(f"{name}: memory (PSS) of elector + guard + worker + driver", None, whole, "MB")
-    row(f"{name}: memory (PSS) of the driver", None, driver, "MB")
+    row(f"{name}: memory (PSS) of the driver", 3.5, driver, "MB", http_floor(http) if http else None)
     leader, standby = requests_a_minute(counted, seen)
     row(f"{name}: requests a minute, leader", None, [leader], "")
     row(f"{name}: requests a minute, standby", None, [standby], "")
@@ -194,7 +220,7 @@ def poke(directory: str) -> None:
 
 def counted_rows(name: str, store: Any) -> None:
     seen = Counter(store.port)
-    lua_rows(name, store.url, lambda key: store.url(key, seen), seen, read_and_write(store))
+    lua_rows(name, store.url, lambda key: store.url(key, seen), seen, read_and_write(store), store.port)
 
 
 def clouds(directory: str) -> None:
@@ -238,7 +264,7 @@ def consul(directory: str) -> None:
         store_rows.absent("Consul (make consul-server)")
         return
     seen = Counter(store.port)
-    lua_rows("Consul", store.url, lambda key: store.url(key, seen), seen, consul_floor(store))
+    lua_rows("Consul", store.url, lambda key: store.url(key, seen), seen, consul_floor(store), store.port)
     peer = [store.server.program(), "lock", f"-http-addr=127.0.0.1:{store.port}"]
     say = "echo leading; exec sleep 1000"
     row("  peer: consul lock, start to its first line", None, start_times([*peer, "p{i}", say], True), "ms")
