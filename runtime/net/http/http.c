@@ -230,8 +230,9 @@ void http_ended(struct http_call *c, CURLcode code)
 {
 	c->ended = true;
 	c->answered |= c->head_done && c->status >= 200;
-	/* libcurl (7.88) says "out of memory". */
-	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done && c->err.code == ERR_NONE)
+	/* libcurl 7.88 says "out of memory" of it, 8.6 and newer CURLE_TOO_LARGE (100), which the older one's headers lack. */
+	bool too_large = code == CURLE_OUT_OF_MEMORY || (int)code == 100;
+	if (too_large && c->sent && !c->head_done && c->err.code == ERR_NONE)
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE && strstr(c->why, "wrong version number"))
 		err_set(&c->err, meaning(c, code),
