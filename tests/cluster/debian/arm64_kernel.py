@@ -24,7 +24,7 @@ LIMIT = int(os.environ.get("ARM64_LIMIT", "5400"))  # seconds; a machine that ha
 MACHINE = "qemu-system-aarch64 -accel tcg,thread=multi -M virt -cpu max,pauth-impdef=on -smp 2 -m 3072".split()
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin 2>/dev/null # but for what is there
-export PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C.UTF-8 XDG_RUNTIME_DIR=/run
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LANG=C.UTF-8 XDG_RUNTIME_DIR=/run
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
 mkdir -p /dev/shm /dev/pts /run; mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /run
