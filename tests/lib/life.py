@@ -16,8 +16,9 @@ from tests.lib.candidates import Candidate, timing
 from tests.lib.processes import LUNARCH, PATIENCE, alive, children, runs_lock_file, scratch, wait_for
 from tests.lib.tap import ok
 
-# A worker that is held up for a second still runs its on_stopped in time.
-CALM = timing("12s", renew="8s", retry="400ms", stop_grace="2s", kill="750ms", drift="750ms")
+# A worker that is held up for a second still runs its on_stopped in time, and one that is killed has 6 s to be gone:
+# after that its elector would end with 1.
+CALM = timing("18s", renew="8s", retry="400ms", stop_grace="2s", kill="6s", drift="750ms")
 
 # Elections say in which version of the script their hooks ran. hold() holds up the whole worker until there is a file
 # of that name, wait() the task alone. note() appends the worker's pid to the file. first() is true in one of the
