@@ -13,6 +13,7 @@ import urllib.request
 import uuid
 from typing import Any
 
+from tests.lib.candidates import timing
 from tests.lib.field import Field, build
 from tests.lib.processes import LUNARCH, PATIENCE, moment, wait_for
 from tests.lib.proxy import Proxy
@@ -65,19 +66,17 @@ def whole(c: Any) -> list[Any]:
 
 def stopped(f: Arena) -> None:
     a, b = f.enter("a", "b")
-    since = time.monotonic()
     a.kill(signal.SIGTERM)
-    ok(f.next(2, since) == "b", f"{f.name}: b leads")
+    ok(f.acts(1, "b"), f"{f.name}: b leads")
     same(a.leave(), 0, f"{f.name}: a left in peace")
 
 
 def killed(f: Arena) -> None:
     a, b = f.enter("a", "b")
     pids = whole(a)
-    since = time.monotonic()
     for pid in pids:
         a.kill(signal.SIGKILL, pid)
-    ok(f.next(2, since) == "b", f"{f.name}: b leads")
+    ok(f.acts(1, "b"), f"{f.name}: b leads")
 
 
 def cut_off(f: Arena) -> None:
@@ -165,7 +164,7 @@ def addressed(f: Arena) -> None:
     assert watch.stdout
     first = json.loads(watch.stdout.readline())
     a.kill(signal.SIGTERM)
-    ok(f.next(2) == "b", f"{f.name}: b leads")
+    ok(f.acts(1, "b"), f"{f.name}: b leads")
     ok(wait_for(lambda: leader() == "b:1"), f"{f.name}: asked again, it is told b's")
     for line in watch.stdout:
         seen = json.loads(line)
@@ -275,9 +274,10 @@ def twins(f: Arena) -> None:
 
 
 def ambiguous(f: Arena) -> None:
-    """Writes that are applied, but whose answers are lost with their connections: a leader looks, and leads on."""
+    """Writes that are applied, but whose answers are lost with their connections: a leader looks, and leads on. No
+    server or machine that is slow costs it the lease."""
     proxy = f.store.proxy()
-    a, _ = f.enter("a", "b", through=proxy, times=["--lease-duration", "9s"])
+    a, _ = f.enter("a", "b", through=proxy, times=timing("30s", retry="1200ms"))
     lost = 0
     for _ in range(40):  # it may be a notice that is lost, or an answer to a look
         time.sleep(random.uniform(0.2, 0.6))  # what a new connection begins with is answered
@@ -300,7 +300,7 @@ def ambiguous(f: Arena) -> None:
 
 
 def idle_stop(f: Arena) -> None:
-    a, *others = f.enter("a", "b", "c", "d", times=["--lease-duration", "15s"])
+    a, *others = f.enter("a", "b", "c", "d", times=timing("30s", retry="10s"))
     took = []
     for c in others:
         since = time.monotonic()
@@ -308,7 +308,7 @@ def idle_stop(f: Arena) -> None:
         same(c.leave(), 0, f"{f.name}: {c.name} leaves in peace")
         took.append(time.monotonic() - since)
     note(f"{f.name}: standbys end {', '.join(f'{t * 1000:.0f}' for t in took)} ms after SIGTERM")
-    ok(min(took) < 2, f"{f.name}: at once, and not with their next look after 2 s and more")
+    ok(min(took) < 8, f"{f.name}: at once, and not with their next look after 10 s and more")
     same(len(f.terms()), 1, f"{f.name}: and the leader leads on")
 
 
