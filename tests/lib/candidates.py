@@ -91,11 +91,16 @@ class Logged:
         return found[count - 1] if len(found) >= count else None
 
     def event(self, event: str, text: str = "", count: int = 1) -> dict[str, Any]:
-        """The so-many-th such event; raises if it does not come."""
+        """The so-many-th such event; shows the log and raises if it does not come."""
         found = self.wait(event, text, count)
         if not found:
+            self.log()
             raise RuntimeError(f"no event {event!r} {text!r}")
         return found
+
+    def log(self) -> None:
+        for e in self.events[-25:]:
+            note(f"  {self.pid}: {e.get('event')} {e.get('term', '')} {e.get('message', '')}")
 
     def kill(self, sig: int = signal.SIGKILL, pid: int | None = None) -> None:
         """pid: another process, as one of its own. What has ended is let be: its pid may be another's."""
@@ -182,10 +187,6 @@ class Candidate(Logged):
 
     def worker(self) -> int:
         return wait_for(lambda: children(self.guard()))[0]
-
-    def log(self) -> None:
-        for e in self.events[-25:]:
-            note(f"  {self.pid}: {e.get('event')} {e.get('term', '')} {e.get('message', '')}")
 
 
 def stop_everyone() -> None:
