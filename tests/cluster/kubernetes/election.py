@@ -88,11 +88,7 @@ def life(s: Any) -> None:
             if (e["involvedObject"]["kind"], e["reason"]) == ("Lease", "LeaderElection")
         }
 
-    ok(
-        wait_for(lambda: wanted <= told(), 10),
-        "Kubernetes Events say who became leader and who stopped leading",
-        told(),
-    )
+    ok(wait_for(lambda: wanted <= told()), "Kubernetes Events say who became leader and who stopped leading", told())
     bad = [
         (e["verb"], e["responseStatus"]["code"])
         for e in s.requests()
