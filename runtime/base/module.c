@@ -3,11 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Every module that a build can have (runtime/modules.txt). */
@@ -98,48 +95,6 @@ static void module_missing(const char *name, struct err *err)
 	        name, i < MODULES ? modules[i].package : "lunarch");
 }
 
-/* ---- what loading has touched ---- */
-
-/* Were addresses written into its code? Then the file has not what is in memory. */
-static bool code_is_relocated(const struct dl_phdr_info *o)
-{
-	for (size_t i = 0; i < o->dlpi_phnum; i++) {
-		if (o->dlpi_phdr[i].p_type != PT_DYNAMIC)
-			continue;
-		const ElfW(Dyn) *d = (const ElfW(Dyn) *)(o->dlpi_addr + o->dlpi_phdr[i].p_vaddr);
-		for (; d->d_tag != DT_NULL; d++)
-			if (d->d_tag == DT_TEXTREL || (d->d_tag == DT_FLAGS && d->d_un.d_val & DF_TEXTREL))
-				return true;
-	}
-	return false;
-}
-
-/* The program itself has no name. */
-static int drop_code(struct dl_phdr_info *o, size_t, void *)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-
-	if (!*o->dlpi_name || code_is_relocated(o))
-		return 0;
-	for (size_t i = 0; i < o->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
-		uintptr_t begin = (o->dlpi_addr + p->p_vaddr) & ~(page - 1);
-		uintptr_t end = o->dlpi_addr + p->p_vaddr + p->p_memsz;
-		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W))
-			madvise((void *)begin, end - begin, MADV_DONTNEED);
-	}
-	return 0;
-}
-
-/* To bind and to initialise libraries touches pages of their code, most of which is never run again: of libcurl and its
- * 31 libraries 6 MB. They are given back; what is used is mapped again from the page cache. */
-static void begin_use(const struct module *m)
-{
-	if (m->prepare)
-		m->prepare();
-	dl_iterate_phdr(drop_code, NULL);
-}
-
 const struct module *module_open(const char *name, struct err *err)
 {
 	char path[PATH_MAX];
@@ -150,8 +105,7 @@ const struct module *module_open(const char *name, struct err *err)
 	}
 	/* The module's own references are bound now (-z now, Makefile). Its libraries have thousands, most of them for
 	 * nothing that is used here: these are bound when they are needed, unless the library says otherwise. */
-	void *earlier = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-	void *object = earlier ? earlier : dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	void *object = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!object) {
 		loading_failed(name, path, err);
 		return NULL;
@@ -165,8 +119,6 @@ const struct module *module_open(const char *name, struct err *err)
 		dlclose(object);
 		return NULL;
 	}
-	if (!earlier)
-		begin_use(m);
 	// cppcheck-suppress resourceLeak  ; it stays open for the life of the process
 	return m;
 }

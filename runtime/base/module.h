@@ -25,7 +25,7 @@ struct module {
 	int (*open_lua)(struct lua_State *L);
 	const struct tls_ops *tls;          /* NULL: none */
 	const struct service_ops *service;  /* NULL: none */
-	void (*prepare)(void);              /* its libraries' slow initialisation, when it is opened; NULL: none */
+	void (*prepare)(void);              /* slow initialisation that may be done before the first use; NULL: none */
 	void (*libraries)(struct buf *out); /* appends "libcurl 7.88.1" for --version */
 };
 

@@ -254,9 +254,10 @@ void lock_prepare(const char *url)
 	size_t len = scheme_len(url);
 	const struct lock_backend *b = len ? find_backend(url, len) : NULL;
 	struct err err;
+	const struct module *m = b && b->module ? module_open(b->module, &err) : NULL;
 
-	if (b && b->module)
-		module_open(b->module, &err);
+	if (m && m->prepare)
+		m->prepare();
 }
 
 char *lock_url_beside(const struct lock *l, const char *url, const char *more)

@@ -292,29 +292,6 @@ def without() -> None:
     shutil.rmtree(directory)
 
 
-CODE_IN_USE = """local _, kilobytes, name = http.get, 0
-for line in io.lines "/proc/self/smaps" do
-    local kind, path = line:match "^%x+%-%x+ (%S+) %S+ %S+ %S+%s+(%S+)"
-    if kind then name = kind == "r-xp" and path:find "%.so" end
-    kilobytes = kilobytes + (name and tonumber(line:match "^Rss:%s+(%d+)") or 0)
-end
-print("kilobytes " .. kilobytes)
-return { on_leading = function() end }
-"""
-
-
-def little_memory() -> None:
-    """libcurl and its libraries: what only their loading has run is given back."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "code.lua")
-        with open(path, "w") as f:
-            f.write(CODE_IN_USE)
-        p = subprocess.run([LUNARCH, "check", path], capture_output=True, text=True, timeout=60)
-    found = [int(line.split()[-1]) for line in (p.stdout + p.stderr).splitlines() if " kilobytes " in line]
-    # 3 MB more where nothing is given back.
-    ok(len(found) == 1 and found[0] < 2500, f"opened: code of libraries that is mapped: {found} KB", p.stderr)
-
-
 def main() -> None:
     d = tempfile.mkdtemp(prefix="lunarch-test-")
     pki = Pki(d)
@@ -331,7 +308,7 @@ def main() -> None:
     args = [base, "https://127.0.0.1:%d" % secure.server_address[1], d + "/socket", base, d]
     tests = [lambda m=mode: the_client(m, args) for mode in ("plain", "gc", "generational")]
     try:
-        run([*tests, lambda: the_end_of_a_term(base), without, little_memory])
+        run([*tests, lambda: the_end_of_a_term(base), without])
     finally:
         shutil.rmtree(d)
 

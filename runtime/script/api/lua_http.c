@@ -364,6 +364,4 @@ static int open_natives(lua_State *L)
 	return 1;
 }
 
-const struct module lunarch_module = {
-	.build = LUNARCH_BUILD, .open_lua = open_natives, .prepare = http_prepare, .libraries = http_libraries
-};
+const struct module lunarch_module = { .build = LUNARCH_BUILD, .open_lua = open_natives, .libraries = http_libraries };
