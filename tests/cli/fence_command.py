@@ -11,14 +11,12 @@ import subprocess
 import threading
 from typing import Any
 
-from tests.lib.candidates import Candidate, stop_everyone, timing
+from tests.lib.candidates import Candidate, stop_everyone
 from tests.lib.commands import CLEAN, run
 from tests.lib.processes import alive, scratch, stands_still, wait_for
 from tests.lib.tap import ok, run as run_tests, same
 
 TMP = scratch()
-# A fence that is killed has 4 s to be gone; after that its candidate would give up and end with 1.
-TIMES = timing("10s", renew="5s", retry="400ms", stop_grace="500ms", kill="4s", drift="250ms")
 
 
 class Daemon:
@@ -107,16 +105,7 @@ def candidate(d: Daemon, name: str, *options: str, command: list[str] | None = N
         f"{d.directory}/{home or name}.sock",
     ]
     return Candidate(
-        *at,
-        "--restart",
-        "on-loss",
-        *options,
-        "--",
-        *(command or d.work()),
-        command="exec",
-        options=TIMES,
-        name=name,
-        env=CLEAN,
+        *at, "--restart", "on-loss", *options, "--", *(command or d.work()), command="exec", name=name, env=CLEAN
     )
 
 
