@@ -5,7 +5,8 @@ META    := $(patsubst lua/meta/%,%,$(wildcard lua/meta/*.lua lua/meta/lunarch/*.
 # The manual pages: made of what the program's --help says, and of the docs (packaging/man.lua). Of the commit's date, so that the same
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
 MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell scripts/git.sh log -1 --format=%ct 2>/dev/null),0)
-COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/config/options.h)
+COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\),.*).*/\1/p' runtime/config/options.h)
+$(if $(COMMANDS),,$(error runtime/config/options.h: expected lines such as C(RUN, run, "<script>"), found none))
 UNITS := lunarch@.service lunarch-exec@.service lunarch-cron@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
 man: $(BUILD)/man/made ## the manual pages
