@@ -178,7 +178,6 @@ static void driver_on_opened(void *arg, const struct outcome *o)
 	d->state = DRIVER_IS_OPEN;
 	driver_calls_opened(d);
 	driver_watches_opened(d);
-	lua_gc(d->script->L, LUA_GCCOLLECT); /* loading leaves much garbage */
 }
 
 static bool on_open(struct driver *d, struct wire *w)
